@@ -1,0 +1,237 @@
+"""What a transformer is, as plain data: read by every package, importing none of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, Self
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be built; the message names the field, the value and the fix."""
+
+
+class Kind(StrEnum):
+    """Which stacks a model has."""
+
+    ENCODER = "encoder"
+    DECODER = "decoder"
+    ENCODER_DECODER = "encoder_decoder"
+
+
+class Positions(StrEnum):
+    """How a model knows the order of its tokens."""
+
+    NONE = "none"
+    SINUSOIDAL = "sinusoidal"  # Vaswani et al. 2017, section 3.5
+    LEARNED = "learned"
+    ROTARY = "rotary"  # Su et al. 2021, half-split form
+
+
+class Norm(StrEnum):
+    """Which normalisation a block uses."""
+
+    LAYER = "layer"  # Ba et al. 2016
+    RMS = "rms"  # Zhang and Sennrich 2019
+
+
+class NormPlacement(StrEnum):
+    """Where a block normalises: before each sublayer, or after its residual."""
+
+    PRE = "pre"
+    POST = "post"
+
+
+class Activation(StrEnum):
+    """The non-linearity of the feed-forward network."""
+
+    GELU = "gelu"  # with erf
+    GELU_TANH = "gelu_tanh"
+    RELU = "relu"
+    SILU = "silu"
+
+
+class PoolingMode(StrEnum):
+    """How the states of a text's tokens become one vector."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """From token states to an embedding."""
+
+    mode: PoolingMode
+    normalize: bool
+
+
+_MOST_LAYERS = 1024
+_MOST_WIDTH = 1 << 20
+_MOST_ENTRIES = 1 << 24
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """One transformer: its stacks, sizes and variations.
+
+    `encoder_layers` and `decoder_layers` are 0 for a stack that the kind does not have.
+    `positions` holds for both stacks. `kv_heads` below `heads` is grouped-query attention.
+
+    Raises:
+        ConfigError: a value is out of range, or two values do not go together.
+    """
+
+    kind: Kind
+    vocab_size: int
+    d_model: int
+    heads: int
+    d_ff: int
+    max_positions: int
+    encoder_layers: int = 0
+    decoder_layers: int = 0
+    kv_heads: int = 0  # 0: as many as heads
+    head_dim: int = 0  # 0: d_model / heads
+    target_vocab_size: int = 0  # 0: one vocabulary for source and target
+    positions: Positions = Positions.SINUSOIDAL
+    position_offset: int = 0  # added to every position before the learned table is read
+    rope_theta: float = 10_000.0
+    norm: Norm = Norm.LAYER
+    norm_eps: float = 1e-5
+    norm_placement: NormPlacement = NormPlacement.PRE
+    final_norm: bool = True  # after the last block of each stack
+    embedding_norm: bool = False  # right after the embeddings
+    embedding_scale: float = 1.0  # token embeddings are multiplied by it
+    token_types: int = 0  # segment embeddings; every token is of type 0
+    activation: Activation = Activation.GELU
+    gated: bool = False  # feed-forward: activation(gate) * up
+    attention_bias: bool = True  # of the query, key and value projections
+    output_bias: bool = True  # of attention's output projection
+    ff_bias: bool = True
+    tied_head: bool = True  # the output head is the (target) token embedding
+    head_bias: bool = False
+    dropout: float = 0.0  # in training only
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        if not self.head_dim and self.heads > 0:
+            object.__setattr__(self, "head_dim", self.d_model // self.heads)
+        self._check_ranges()
+        self._check_stacks()
+        self._check_combinations()
+
+    @property
+    def has_encoder(self) -> bool:
+        return self.kind is not Kind.DECODER
+
+    @property
+    def has_decoder(self) -> bool:
+        return self.kind is not Kind.ENCODER
+
+    @property
+    def decoder_vocab_size(self) -> int:
+        return self.target_vocab_size or self.vocab_size
+
+    def to_json(self) -> dict[str, Any]:
+        """The configuration as JSON values; `from_json` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            ConfigError: a field is unknown, missing, of the wrong type or out of range.
+        """
+        known = {field.name: field for field in fields(cls)}
+        if unknown := sorted(set(values) - set(known)):
+            raise ConfigError(f"unknown configuration fields: {', '.join(unknown)}")
+        required = ("kind", "vocab_size", "d_model", "heads", "d_ff", "max_positions")
+        if missing := [name for name in required if name not in values]:
+            raise ConfigError(f"missing configuration fields: {', '.join(missing)}")
+        return cls(**{name: _typed(name, value) for name, value in values.items()})
+
+    def _check_ranges(self) -> None:
+        ranges: dict[str, tuple[float, float]] = {
+            "vocab_size": (1, _MOST_ENTRIES),
+            "target_vocab_size": (0, _MOST_ENTRIES),
+            "d_model": (1, _MOST_WIDTH),
+            "heads": (1, _MOST_WIDTH),
+            "kv_heads": (1, _MOST_WIDTH),
+            "head_dim": (1, _MOST_WIDTH),
+            "d_ff": (1, _MOST_WIDTH),
+            "max_positions": (1, _MOST_ENTRIES),
+            "encoder_layers": (0, _MOST_LAYERS),
+            "decoder_layers": (0, _MOST_LAYERS),
+            "position_offset": (0, _MOST_ENTRIES),
+            "token_types": (0, _MOST_WIDTH),
+            "rope_theta": (1.0, 1e12),
+            "norm_eps": (0.0, 1.0),
+            "dropout": (0.0, 0.99),
+        }
+        for name, (least, most) in ranges.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ConfigError(f"{name} is {value}; it must be from {least} to {most}")
+
+    def _check_stacks(self) -> None:
+        for name, present in (
+            ("encoder_layers", self.has_encoder),
+            ("decoder_layers", self.has_decoder),
+        ):
+            layers = getattr(self, name)
+            if present != (layers > 0):
+                wanted = "at least 1" if present else "0"
+                raise ConfigError(f"kind {self.kind} with {name} {layers}; it must be {wanted}")
+
+    def _check_combinations(self) -> None:
+        if self.heads % self.kv_heads:
+            raise ConfigError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
+        if self.positions is Positions.ROTARY and self.head_dim % 2:
+            raise ConfigError(f"positions rotary needs an even head_dim, not {self.head_dim}")
+        if self.positions is Positions.SINUSOIDAL and self.d_model % 2:
+            raise ConfigError(f"positions sinusoidal needs an even d_model, not {self.d_model}")
+        if self.position_offset and self.positions is not Positions.LEARNED:
+            raise ConfigError(
+                f"position_offset {self.position_offset} with positions {self.positions}; "
+                "only learned positions have an offset"
+            )
+        if self.target_vocab_size and self.kind is not Kind.ENCODER_DECODER:
+            raise ConfigError(
+                f"target_vocab_size {self.target_vocab_size} with kind {self.kind}; "
+                "only encoder_decoder has a second vocabulary"
+            )
+
+
+_ENUMS: dict[str, type[StrEnum]] = {
+    "kind": Kind,
+    "positions": Positions,
+    "norm": Norm,
+    "norm_placement": NormPlacement,
+    "activation": Activation,
+}
+_TYPES: dict[str, str] = {field.name: str(field.type) for field in fields(TransformerConfig)}
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value as the field's type, or a `ConfigError` that names both."""
+    if name in _ENUMS:
+        return _member(name, value)
+    wanted = _TYPES[name]
+    right = {
+        "bool": isinstance(value, bool),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool),
+    }[wanted]
+    if not right:
+        raise ConfigError(f"{name} is {value!r}; it must be of type {wanted}")
+    return float(value) if wanted == "float" else value
+
+
+def _member(name: str, value: Any) -> StrEnum:
+    enum = _ENUMS[name]
+    try:
+        return enum(value)
+    except ValueError:
+        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(enum)}") from None
