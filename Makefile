@@ -35,6 +35,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
+	if git rev-parse --quiet --verify main >/dev/null; then $(BIN)/buf breaking --against '.git#branch=main'; fi
 	$(BIN)/python protos/generate.py --check
 
 format: setup
