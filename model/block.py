@@ -76,6 +76,7 @@ class DecoderBlock(nn.Module):
 
         def self_attention(states: Tensor) -> Tensor:
             nonlocal present
+            mixed: Tensor
             mixed, present = self.attention(states, attend, past)
             return mixed
 
@@ -84,4 +85,5 @@ class DecoderBlock(nn.Module):
             hidden = self.cross_attention_residual(
                 hidden, lambda x: self.cross_attention.cross(x, memory, attend_memory)
             )
-        return self.feed_forward_residual(hidden, self.feed_forward), present
+        states: Tensor = self.feed_forward_residual(hidden, self.feed_forward)
+        return states, present
