@@ -1,0 +1,1 @@
+"""The client: a library (`client.sync`, `client.aio`) and a command line (`python -m client`)."""
