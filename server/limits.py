@@ -1,0 +1,189 @@
+"""How much the engines take at once, and how the cache is sized to the memory there is.
+
+Everything is decided at start and announced; nothing here grows with traffic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from export.manifest import Device, Manifest
+
+DEFAULT_SLOTS = 16
+DEFAULT_MAX_QUEUE = 512
+DEFAULT_MAX_REQUEST_SECONDS = 600.0
+CACHE_SHARE = 0.25  # of the memory that is left, for the caches of all models together
+_QUEUED_CAPACITIES = 64  # the queue holds this many times what runs at once, in tokens
+_PREFILL_CHUNK = {Device.CPU: 64, Device.CUDA: 512}
+_BATCH_TOKENS = {Device.CPU: 2_048, Device.CUDA: 16_384}
+
+
+class LimitError(ValueError):
+    """Limits that cannot be kept; the message names the flag to change."""
+
+
+@dataclass(frozen=True)
+class EncoderLimits:
+    """What one encoder takes.
+
+    Attributes:
+        max_input: tokens of one text.
+        max_batch_tokens: cells of one batch, padding counted; a longer text is a batch alone.
+        max_queue: calls that may wait.
+        max_queue_tokens: tokens that may wait; an empty queue takes any call.
+        max_wait_seconds: how long the first text of a batch waits for others.
+        max_request_seconds: the most that any call may take.
+    """
+
+    max_input: int
+    max_batch_tokens: int
+    max_queue: int
+    max_queue_tokens: int
+    max_wait_seconds: float
+    max_request_seconds: float
+
+
+@dataclass(frozen=True)
+class DecoderLimits:
+    """What one decoder takes.
+
+    Attributes:
+        slots: completions that are generated at the same time.
+        capacity: positions of one slot, prompt and completion together.
+        prefill_chunk: tokens of a prompt that are computed at once.
+        max_queue: requests that may wait.
+        max_queue_tokens: prompt tokens that may wait; an empty queue takes any request.
+        max_request_seconds: the most that any request may take.
+    """
+
+    slots: int
+    capacity: int
+    prefill_chunk: int
+    max_queue: int
+    max_queue_tokens: int
+    max_request_seconds: float
+
+
+def encoder_limits(
+    manifest: Manifest,
+    *,
+    max_batch_tokens: int | None = None,
+    max_queue: int = DEFAULT_MAX_QUEUE,
+    max_queue_tokens: int | None = None,
+    max_wait_seconds: float = 0.0,
+    max_request_seconds: float = DEFAULT_MAX_REQUEST_SECONDS,
+) -> EncoderLimits:
+    """The limits of an encoder; None is the default of its device."""
+    batch_tokens = max_batch_tokens or _BATCH_TOKENS[manifest.device]
+    return EncoderLimits(
+        max_input=manifest.limits.max_input,
+        max_batch_tokens=batch_tokens,
+        max_queue=max_queue,
+        max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * batch_tokens,
+        max_wait_seconds=max_wait_seconds,
+        max_request_seconds=max_request_seconds,
+    )
+
+
+def decoder_limits(
+    manifest: Manifest,
+    cache_bytes: int,
+    *,
+    slots: int = DEFAULT_SLOTS,
+    max_length: int | None = None,
+    prefill_chunk: int | None = None,
+    max_queue: int = DEFAULT_MAX_QUEUE,
+    max_queue_tokens: int | None = None,
+    max_request_seconds: float = DEFAULT_MAX_REQUEST_SECONDS,
+) -> DecoderLimits:
+    """The limits of a decoder whose cache may take `cache_bytes`; None is a default.
+
+    Raises:
+        LimitError: the cache has no room for two positions a slot.
+    """
+    chunk = prefill_chunk or _PREFILL_CHUNK[manifest.device]
+    positions = cache_bytes // (slots * bytes_per_position(manifest))
+    capacity = min(manifest.limits.max_positions, max_length or positions, positions)
+    if capacity > chunk:
+        capacity -= capacity % chunk
+    if capacity < 2:
+        raise LimitError(
+            f"{manifest.name}: {cache_bytes} bytes of cache hold {positions} positions in each of "
+            f"{slots} slots; raise --cache-bytes or lower --slots"
+        )
+    return DecoderLimits(
+        slots=slots,
+        capacity=capacity,
+        prefill_chunk=chunk,
+        max_queue=max_queue,
+        max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * capacity,
+        max_request_seconds=max_request_seconds,
+    )
+
+
+def bytes_per_position(manifest: Manifest) -> int:
+    """Bytes of cache for one position of one slot: the keys and values of all layers."""
+    return sum(
+        math.prod(size for size in spec.shape if isinstance(size, int))
+        * np.dtype(spec.dtype).itemsize
+        for spec in manifest.graphs["decoder"].inputs
+        if spec.name.startswith("past.")
+    )
+
+
+def share_cache_bytes(total: int, manifests: Mapping[str, Manifest]) -> dict[str, int]:
+    """Divides bytes of cache among the models that generate, as their positions weigh."""
+    weights = {
+        name: bytes_per_position(manifest)
+        for name, manifest in manifests.items()
+        if "decoder" in manifest.graphs
+    }
+    return {name: total * weight // sum(weights.values()) for name, weight in weights.items()}
+
+
+def available_memory(root: Path = Path("/")) -> int:
+    """Bytes that this process can still take: what the machine has, and what its cgroups leave.
+
+    Files that the kernel could drop count as free. `root` is where /proc and /sys are.
+    """
+    groups = _cgroup_directories(root)
+    left = [room for group in groups if (room := _cgroup_room(group)) is not None]
+    return max(0, min([_machine_room(root), *left]))
+
+
+def _machine_room(root: Path) -> int:
+    for line in (root / "proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise LimitError("the memory of this machine is unknown; give --cache-bytes")
+
+
+def _cgroup_directories(root: Path) -> list[Path]:
+    """The cgroup (version 2) of this process and its ancestors: each can limit it."""
+    top = root / "sys/fs/cgroup"
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    inner = next((line[3:].strip("/") for line in lines if line.startswith("0::")), "")
+    group = top / inner
+    return [group, *(parent for parent in group.parents if parent.is_relative_to(top))]
+
+
+def _cgroup_room(group: Path) -> int | None:
+    """What a cgroup leaves; None where it sets no limit."""
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        if limit == "max":
+            return None
+        used = int((group / "memory.current").read_text())
+        statistics = (group / "memory.stat").read_text().splitlines()
+    except OSError:
+        return None
+    cached = next((int(line.split()[1]) for line in statistics if "inactive_file" in line), 0)
+    return int(limit) - used + cached
