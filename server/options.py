@@ -1,0 +1,194 @@
+"""The server's flags and their environment variables: FORMERD_ and the flag's name."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from export.manifest import NAME_PATTERN, Device
+from server.processors import usable_processors
+from server.settings import Address, DeviceChoice
+
+ENVIRONMENT_PREFIX = "FORMERD"
+
+_DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
+_MIB = 1 << 20
+
+
+def _address(value: str) -> Address:
+    host, separator, port = value.rpartition(":")
+    if not (separator and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise click.BadParameter(f"{value!r} is no address; give it as 127.0.0.1:50051")
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _device(value: str) -> DeviceChoice:
+    match = re.fullmatch(r"(cpu|cuda)|cuda:(\d{1,3})", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no device; give cpu, cuda or cuda:INDEX")
+    return DeviceChoice(Device(match[1] or "cuda"), int(match[2] or 0))
+
+
+def _pin(value: str) -> tuple[str, str]:
+    model, _, digest = value.partition("=")
+    if not (NAME_PATTERN.fullmatch(model) and _DIGEST_PATTERN.fullmatch(digest)):
+        raise click.BadParameter(
+            f"{value!r} is no pin; give MODEL=sha256: and 64 hex digits, as "
+            "`python -m export inspect` prints them"
+        )
+    return model, digest
+
+
+class _FiniteRange(click.FloatRange):
+    """A range that NaN, which no comparison catches, is outside of."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
+_COUNT = click.IntRange(min=1)
+_SECONDS = _FiniteRange(min=0, min_open=True, max=1e6)
+
+_OPTIONS = (
+    click.argument(
+        "directories",
+        metavar="DIR...",
+        nargs=-1,
+        required=True,
+        type=click.Path(path_type=Path),
+    ),
+    click.option(
+        "--listen",
+        type=_address,
+        metavar="HOST:PORT",
+        default="127.0.0.1:50051",
+        help="Where to serve gRPC; port 0 takes a free one.",
+    ),
+    click.option(
+        "--metrics-listen",
+        type=_address,
+        metavar="HOST:PORT",
+        default="127.0.0.1:9464",
+        help="Where to serve /metrics over HTTP; port 0 takes a free one.",
+    ),
+    click.option(
+        "--device",
+        type=_device,
+        metavar="cpu|cuda[:INDEX]",
+        default=None,
+        help="Device to run on.  [default: what the artefacts were built for]",
+    ),
+    click.option(
+        "--threads",
+        type=_COUNT,
+        default=usable_processors,
+        show_default="the processors that the container may use",
+        help="Threads that compute, shared by all models.",
+    ),
+    click.option(
+        "--slots",
+        type=click.IntRange(1, 1024),
+        default=16,
+        help="Completions that a model generates at the same time.",
+    ),
+    click.option(
+        "--max-length",
+        type=_COUNT,
+        default=None,
+        help="Most tokens of prompt and completion together.  [default: the model's limit]",
+    ),
+    click.option(
+        "--cache-bytes",
+        type=_COUNT,
+        default=None,
+        help="Memory for keys and values, all models together.  [default: 25 % of what is free]",
+    ),
+    click.option(
+        "--max-batch-tokens",
+        type=_COUNT,
+        default=None,
+        help="Padded tokens of a batch to embed.  [default: 2048, on CUDA 16384]",
+    ),
+    click.option(
+        "--max-queue",
+        type=_COUNT,
+        default=512,
+        help="Requests that may wait for a model; more are refused.",
+    ),
+    click.option(
+        "--max-queue-tokens",
+        type=_COUNT,
+        default=None,
+        help="Tokens that may wait for a model.  [default: 64 x the capacity of a slot]",
+    ),
+    click.option(
+        "--max-wait-ms",
+        type=_FiniteRange(0, 10_000),
+        default=0.0,
+        help="How long a batch to embed waits for company, in milliseconds.",
+    ),
+    click.option(
+        "--prefill-chunk",
+        type=_COUNT,
+        default=None,
+        help="Prompt tokens computed between two decode steps.  [default: 64, on CUDA 512]",
+    ),
+    click.option(
+        "--max-request-seconds",
+        type=_SECONDS,
+        default=600.0,
+        help="Longest life of any request.",
+    ),
+    click.option(
+        "--max-message-bytes",
+        type=click.IntRange(1024, (1 << 31) - 1),
+        default=4 * _MIB,
+        help="Largest request.",
+    ),
+    click.option(
+        "--max-response-bytes",
+        type=click.IntRange(1024, (1 << 31) - 1),
+        default=4 * _MIB,
+        help="Largest response; what could exceed it is refused on arrival.",
+    ),
+    click.option(
+        "--grace-seconds",
+        type=_FiniteRange(0, 1e6),
+        default=30.0,
+        help="How long accepted requests may run on after SIGTERM.",
+    ),
+    click.option(
+        "--expect-digest",
+        type=_pin,
+        metavar="MODEL=sha256:HEX",
+        multiple=True,
+        help="Refuse to serve MODEL unless it is this very artefact; repeatable.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["json", "text"]),
+        default="json",
+        help="One JSON object a line, or lines for reading.",
+    ),
+    click.option(
+        "--log-text", is_flag=True, help="Log prompts and completions: for debugging only."
+    ),
+    click.option("--check", is_flag=True, help="Load, warm up, and exit instead of serving."),
+)
+
+
+def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a click command every option of the server."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
