@@ -1,0 +1,165 @@
+"""How results look: tables and live text for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from client.errors import CallFailed
+from client.results import (
+    Chunk,
+    Completion,
+    Embeddings,
+    Event,
+    Finished,
+    Generation,
+    Model,
+    Summary,
+    TokenLogprob,
+)
+
+_SHOWN_VALUES = 4
+_SHOWN_CHARACTERS = 48
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON; dataclasses are objects."""
+    click.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def print_embeddings(texts: Sequence[str], result: Embeddings) -> None:
+    """A table: each text with the beginning of its vector, or with its error."""
+    table = Table(box=None, header_style="bold")
+    table.add_column("text", no_wrap=True)
+    table.add_column("tokens", justify="right")
+    table.add_column("vector")
+    for text, item in zip(texts, result.items, strict=True):
+        if item.vector is None:
+            shown = Text(str(item.error), style="red")
+        else:
+            values = " ".join(f"{value: .4f}" for value in item.vector[:_SHOWN_VALUES])
+            shown = Text(f"{values} … ({len(item.vector)})")
+        table.add_row(Text(_shorten(text)), str(item.token_count), shown)
+    Console().print(table)
+
+
+def print_generation(result: Generation) -> None:
+    """The text of each completion on stdout; what it cost on stderr."""
+    for completion in result.completions:
+        if len(result.completions) > 1:
+            _notes().print(f"completion {completion.index}", style="bold")
+        click.echo(completion.text)
+        _print_logprobs(completion.logprobs)
+    _print_summary(_reasons(result.completions), result.summary)
+
+
+def print_stream(events: Iterable[Event]) -> None:
+    """The text of one completion as it comes; what it cost on stderr."""
+    logprobs: list[TokenLogprob] = []
+    reason = ""
+    for event in events:
+        match event:
+            case Chunk():
+                click.echo(event.text, nl=False)
+                logprobs += event.logprobs
+            case Finished():
+                reason = event.finish_reason
+                click.echo()
+            case Summary():
+                _print_logprobs(logprobs)
+                _print_summary(reason, event)
+
+
+def print_stream_json(events: Iterable[Event]) -> None:
+    """One object a line, named by its kind: chunk, finished, summary."""
+    for event in events:
+        print_json({type(event).__name__.lower(): event})
+
+
+def print_models(models: Sequence[Model]) -> None:
+    """A table of what is loaded."""
+    table = Table(box=None, header_style="bold")
+    for column in ("model", "kind", "tasks", "precision", "provider", "limits", "digest"):
+        table.add_column(column)
+    for model in models:
+        table.add_row(
+            model.name,
+            model.kind,
+            ", ".join(model.tasks),
+            model.precision,
+            model.provider,
+            _limits(model),
+            model.digest[:19],
+        )
+    Console().print(table)
+
+
+def print_error(error: CallFailed) -> None:
+    """One line on stderr."""
+    hint = "" if error.retry_after is None else f" (try again in {error.retry_after:g} s)"
+    _notes().print(Text(f"error: {error}{hint}", style="red"), soft_wrap=True)
+
+
+def _print_logprobs(logprobs: Sequence[TokenLogprob]) -> None:
+    if not logprobs:
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("token")
+    table.add_column("logprob", justify="right")
+    table.add_column("instead of")
+    for item in logprobs:
+        others = "  ".join(f"{other.token!r} {other.logprob:.3f}" for other in item.top)
+        table.add_row(Text(repr(item.token)), f"{item.logprob:.3f}", Text(others))
+    _notes().print(table)
+
+
+def _print_summary(reasons: str, summary: Summary) -> None:
+    usage, timing = summary.usage, summary.timing
+    parts = [
+        f"ended by {reasons}",
+        f"{usage.prompt_tokens} + {usage.completion_tokens} tokens",
+        f"first after {timing.time_to_first_token:.3f} s",
+    ]
+    if timing.decode > 0:
+        parts.append(f"{usage.completion_tokens / timing.decode:.1f} tokens/s")
+    parts.append(f"seed {summary.seed}")
+    _notes().print(Text(" · ".join(parts), style="dim"))
+
+
+def _reasons(completions: Sequence[Completion]) -> str:
+    return ", ".join(completion.finish_reason for completion in completions)
+
+
+def _limits(model: Model) -> str:
+    limits = []
+    if model.dimensions:
+        limits.append(f"{model.dimensions} dimensions of {model.max_input_tokens} tokens")
+    if model.slots:
+        limits.append(f"{model.slots} slots of {model.capacity} tokens")
+    return ", ".join(limits)
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _notes() -> Console:
+    return Console(stderr=True, highlight=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, CallFailed):
+        return {
+            "code": value.code.name,
+            "message": value.message,
+            "retry_after": value.retry_after,
+        }
+    return asdict(value)
