@@ -1,0 +1,214 @@
+"""Which rows of the cache do what next: continuous batching as plain data.
+
+A request is a *group* of `n` sequences that share one prompt. It waits, then its prompt is
+prefilled chunk by chunk in one row, then its sequences run, one row each, until each is finished:
+
+    waiting (first in, first out) -> prefilling (one group at a time) -> running
+
+    row      0 1 2 ... B-1 | B ... B+n-1 | ...
+             running       | reserved for the group that is prefilling
+
+Running sequences always lie in the leading rows, so that one decode step binds them as a view. When
+some finish, the last ones move into their rows. The rows of a prefilling group are reserved when it
+leaves the queue, all or none; its prompt is written to the first free row of that moment. Running
+sequences that finish meanwhile leave a gap below it, which is closed once, when the prompt is done:
+it is copied to the rows of its sequences.
+
+There is no clock, array or I/O here: time is passed in, and moves are returned to be made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+
+from server.errors import InputTooLong, InvalidInput
+
+
+@dataclass(eq=False)
+class SequenceGroup:
+    """One request, as the scheduler sees it.
+
+    Attributes:
+        key: the engine's handle of the request.
+        prompt_length: tokens of the prompt, at least 1.
+        n: sequences that continue the prompt.
+        deadline: when it has to end, on the clock of `Scheduler.expired`.
+        prefilled: tokens of the prompt that are in the cache.
+    """
+
+    key: Hashable
+    prompt_length: int
+    n: int
+    deadline: float
+    prefilled: int = 0
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One running completion; `length` positions of its row are valid."""
+
+    group: SequenceGroup
+    index: int
+    length: int
+
+
+@dataclass(frozen=True)
+class PrefillChunk:
+    """Compute the tokens [start, end) of a group's prompt in a row of the cache."""
+
+    group: SequenceGroup
+    row: int
+    start: int
+    end: int
+
+    @property
+    def last(self) -> bool:
+        """Whether the prompt is done with it, so that its last token's logits are wanted."""
+        return self.end == self.group.prompt_length
+
+
+@dataclass(frozen=True)
+class Move:
+    """Copy the first `length` positions of a row to another; the source is free afterwards."""
+
+    source: int
+    destination: int
+    length: int
+
+
+class Scheduler:
+    """The rows of one cache and the groups that wait for them.
+
+    Attributes:
+        waiting: groups in the order of their arrival.
+        prefilling: the group whose prompt is being computed.
+        running: the sequences of the leading rows; the index is the row.
+    """
+
+    def __init__(self, slots: int, capacity: int, prefill_chunk: int) -> None:
+        self.slots = slots
+        self.capacity = capacity
+        self.prefill_chunk = prefill_chunk
+        self.waiting: deque[SequenceGroup] = deque()
+        self.prefilling: SequenceGroup | None = None
+        self.running: list[Sequence] = []
+        self._prefill_row = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.waiting or self.prefilling or self.running)
+
+    @property
+    def used_slots(self) -> int:
+        """Rows that run or are reserved."""
+        return len(self.running) + (self.prefilling.n if self.prefilling else 0)
+
+    @property
+    def cached_positions(self) -> int:
+        """Positions that are valid in all rows together."""
+        prefilled = self.prefilling.prefilled if self.prefilling else 0
+        return prefilled + sum(sequence.length for sequence in self.running)
+
+    def check(self, prompt_length: int, n: int) -> None:
+        """Refuses what could never run; reads only constants, so any thread may ask.
+
+        Raises:
+            InvalidInput: the prompt is empty, or n exceeds the slots.
+            InputTooLong: the prompt leaves no room for a token.
+        """
+        if prompt_length < 1:
+            raise InvalidInput("prompt has no tokens; it needs at least one")
+        if prompt_length >= self.capacity:
+            raise InputTooLong(
+                f"prompt has {prompt_length} tokens; this model takes at most {self.capacity - 1}"
+            )
+        if not 1 <= n <= self.slots:
+            raise InvalidInput(f"n is {n}; it must be from 1 to {self.slots}")
+
+    def add(self, group: SequenceGroup) -> None:
+        """Puts a group that passed `check` at the end of the queue."""
+        self.waiting.append(group)
+
+    def next_chunk(self) -> PrefillChunk | None:
+        """The chunk to compute now; the head of the queue is admitted when its rows are free.
+
+        Nobody overtakes a head that does not fit yet. Where chunks begin and end depends on the
+        position in the prompt alone: at multiples of `prefill_chunk`.
+        """
+        group = self.prefilling or self._admit()
+        if group is None:
+            return None
+        boundary = (group.prefilled // self.prefill_chunk + 1) * self.prefill_chunk
+        return PrefillChunk(
+            group, self._prefill_row, group.prefilled, min(boundary, group.prompt_length)
+        )
+
+    def complete_chunk(self, chunk: PrefillChunk) -> list[Move]:
+        """Records that a chunk was computed.
+
+        Returns:
+            After the last chunk, the copies that give each sequence of the group, which runs from
+            now on, its prompt. They share one source; the others may be made in any order.
+        """
+        group = chunk.group
+        group.prefilled = chunk.end
+        if not chunk.last:
+            return []
+        first = len(self.running)
+        self.prefilling = None
+        self.running += [Sequence(group, index, group.prompt_length) for index in range(group.n)]
+        return [
+            Move(chunk.row, row, group.prompt_length)
+            for row in range(first, first + group.n)
+            if row != chunk.row
+        ]
+
+    def complete_step(self) -> None:
+        """Records that a decode step wrote one position in every running row."""
+        for sequence in self.running:
+            sequence.length += 1
+
+    def finish(self, sequences: Collection[Sequence]) -> list[Move]:
+        """Takes sequences out of their rows; those that do not run are ignored.
+
+        Returns:
+            The moves that close the gaps, each from a row beyond those that remain.
+        """
+        ended = set(sequences)
+        kept = sum(sequence not in ended for sequence in self.running)
+        gaps = [row for row, sequence in enumerate(self.running[:kept]) if sequence in ended]
+        last = [row for row in range(kept, len(self.running)) if self.running[row] not in ended]
+        moves = []
+        for source, destination in zip(last, gaps, strict=True):
+            self.running[destination] = self.running[source]
+            moves.append(Move(source, destination, self.running[source].length))
+        del self.running[kept:]
+        return moves
+
+    def abort(self, group: SequenceGroup) -> list[Move]:
+        """Takes a group out, wherever it is; one that has ended is ignored."""
+        if group is self.prefilling:
+            self.prefilling = None
+            return []
+        if group in self.waiting:
+            self.waiting.remove(group)
+            return []
+        return self.finish([sequence for sequence in self.running if sequence.group is group])
+
+    def expired(self, now: float) -> list[SequenceGroup]:
+        """The groups whose deadline has passed, waiting or not; they stay until aborted."""
+        groups = [*self.waiting, *(sequence.group for sequence in self.running)]
+        if self.prefilling is not None:
+            groups.append(self.prefilling)
+        return [group for group in dict.fromkeys(groups) if group.deadline <= now]
+
+    def _admit(self) -> SequenceGroup | None:
+        """Reserves rows for the head of the queue, if there are enough."""
+        if not self.waiting or self.waiting[0].n > self.slots - len(self.running):
+            return None
+        self.prefilling = self.waiting.popleft()
+        self._prefill_row = len(self.running)
+        return self.prefilling

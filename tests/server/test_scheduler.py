@@ -1,0 +1,289 @@
+"""The scheduler: single decisions, then its properties over random traffic.
+
+The property test keeps a cache of its own, in which every position holds who wrote it: a move that
+is missing, wrong or made in the wrong order shows as another's position in a running row.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from server.errors import InputTooLong, InvalidInput
+from server.scheduler import Move, PrefillChunk, Scheduler, Sequence, SequenceGroup
+
+
+def group(
+    key: str, prompt_length: int = 3, n: int = 1, deadline: float = math.inf
+) -> SequenceGroup:
+    return SequenceGroup(key, prompt_length, n, deadline)
+
+
+def prefill(scheduler: Scheduler) -> list[Move]:
+    """Runs the chunks of one prompt; the copies at its end."""
+    while chunk := scheduler.next_chunk():
+        moves = scheduler.complete_chunk(chunk)
+        if chunk.last:
+            return moves
+    raise AssertionError("nothing to prefill")
+
+
+def keys(scheduler: Scheduler) -> list[object]:
+    return [sequence.group.key for sequence in scheduler.running]
+
+
+def test_chunks_end_at_multiples_of_the_chunk_and_at_the_end() -> None:
+    scheduler = Scheduler(slots=2, capacity=32, prefill_chunk=4)
+    scheduler.add(group("a", prompt_length=10))
+    chunks = []
+    while chunk := scheduler.next_chunk():
+        chunks.append((chunk.start, chunk.end, chunk.last))
+        scheduler.complete_chunk(chunk)
+    assert chunks == [(0, 4, False), (4, 8, False), (8, 10, True)]
+
+
+def test_finished_rows_are_filled_from_the_end() -> None:
+    scheduler = Scheduler(slots=5, capacity=32, prefill_chunk=4)
+    for key in "abcde":
+        scheduler.add(group(key))
+        assert prefill(scheduler) == []
+    first, second = scheduler.running[1], scheduler.running[2]
+    scheduler.complete_step()
+    assert scheduler.finish([first, second]) == [Move(3, 1, 4), Move(4, 2, 4)]
+    assert keys(scheduler) == ["a", "d", "e"]
+    assert scheduler.finish([first, second]) == []
+
+
+def test_a_prompt_whose_row_is_behind_a_gap_is_copied_to_the_first_free_row() -> None:
+    scheduler = Scheduler(slots=4, capacity=32, prefill_chunk=2)
+    for key in "ab":
+        scheduler.add(group(key))
+        prefill(scheduler)
+    scheduler.add(group("c", prompt_length=3))
+    chunk = scheduler.next_chunk()
+    assert chunk == PrefillChunk(chunk.group, row=2, start=0, end=2) if chunk else False
+    scheduler.finish(scheduler.running[:1])  # b moves to row 0, row 1 is free
+    assert chunk is not None
+    scheduler.complete_chunk(chunk)
+    assert prefill(scheduler) == [Move(2, 1, 3)]
+    assert keys(scheduler) == ["b", "c"]
+
+
+def test_n_sequences_share_one_prefill_and_need_their_rows_at_once() -> None:
+    scheduler = Scheduler(slots=4, capacity=32, prefill_chunk=4)
+    scheduler.add(group("a", n=2))
+    assert prefill(scheduler) == [Move(0, 1, 3)]
+    scheduler.add(group("b", n=3))
+    scheduler.add(group("c", n=1))
+    assert scheduler.next_chunk() is None, "b does not fit, and c must not overtake it"
+    scheduler.finish(scheduler.running[:1])
+    assert prefill(scheduler) == [Move(1, 2, 3), Move(1, 3, 3)]
+    assert [sequence.index for sequence in scheduler.running] == [1, 0, 1, 2]
+
+
+def test_abort_frees_what_the_group_holds_and_only_once() -> None:
+    scheduler = Scheduler(slots=3, capacity=32, prefill_chunk=2)
+    running, prefilling, waiting = group("a", n=2), group("b", prompt_length=4), group("c")
+    scheduler.add(running)
+    prefill(scheduler)
+    scheduler.add(prefilling)
+    scheduler.next_chunk()
+    scheduler.add(waiting)
+    assert scheduler.used_slots == 3
+    for victim in (waiting, prefilling, running, waiting, prefilling, running):
+        scheduler.abort(victim)
+    assert scheduler.idle
+    assert scheduler.used_slots == 0
+
+
+def test_deadlines_are_seen_wherever_the_group_is() -> None:
+    scheduler = Scheduler(slots=2, capacity=32, prefill_chunk=2)
+    running, prefilling = group("a", deadline=1.0), group("b", deadline=2.0)
+    waiting, patient = group("c", deadline=3.0), group("d")
+    scheduler.add(running)
+    prefill(scheduler)
+    for each in (prefilling, waiting, patient):
+        scheduler.add(each)
+    scheduler.next_chunk()
+    assert scheduler.expired(0.5) == []
+    assert set(scheduler.expired(3.0)) == {running, prefilling, waiting}
+
+
+@pytest.mark.parametrize(
+    ("prompt_length", "n", "error", "message"),
+    [
+        (0, 1, InvalidInput, "prompt has no tokens"),
+        (16, 1, InputTooLong, "prompt has 16 tokens; this model takes at most 15"),
+        (15, 5, InvalidInput, "n is 5; it must be from 1 to 4"),
+        (15, 0, InvalidInput, "n is 0; it must be from 1 to 4"),
+    ],
+)
+def test_what_can_never_run_is_refused(
+    prompt_length: int, n: int, error: type[Exception], message: str
+) -> None:
+    scheduler = Scheduler(slots=4, capacity=16, prefill_chunk=4)
+    scheduler.check(15, 4)
+    with pytest.raises(error, match=message):
+        scheduler.check(prompt_length, n)
+
+
+class RandomTraffic(RuleBasedStateMachine):
+    """Arrivals, chunks, steps, ends and aborts in any order, against a cache of who wrote what."""
+
+    @initialize(slots=st.integers(1, 6), prefill_chunk=st.integers(1, 8))
+    def start(self, slots: int, prefill_chunk: int) -> None:
+        self.scheduler = Scheduler(slots, capacity=24, prefill_chunk=prefill_chunk)
+        self.cache: list[list[object]] = [[None] * 24 for _ in range(slots)]
+        self.arrived: list[SequenceGroup] = []
+        self.admitted: list[SequenceGroup] = []
+        self.left: set[SequenceGroup] = set()  # aborted before they were admitted
+        self.ended: set[tuple[SequenceGroup, int]] = set()
+
+    @rule(prompt_length=st.integers(1, 23), n=st.integers(1, 6), deadline=st.integers(1, 99))
+    def arrive(self, prompt_length: int, n: int, deadline: int) -> None:
+        try:
+            self.scheduler.check(prompt_length, n)
+        except InvalidInput:
+            assert n > self.scheduler.slots
+            return
+        arrival = SequenceGroup(len(self.arrived), prompt_length, n, deadline)
+        self.arrived.append(arrival)
+        self.scheduler.add(arrival)
+
+    @rule()
+    def compute_chunk(self) -> None:
+        head = next(iter(self.scheduler.waiting), None)
+        free = self.scheduler.slots - self.scheduler.used_slots
+        begins = self.scheduler.prefilling is None
+        chunk = self.scheduler.next_chunk()
+        if chunk is None:
+            assert begins
+            assert head is None or head.n > free, "the head is admitted as soon as it fits"
+            return
+        if begins:
+            assert chunk.group is head
+            self.admitted.append(chunk.group)
+        size = self.scheduler.prefill_chunk
+        assert chunk.start % size == 0
+        assert chunk.end == min(chunk.start + size, chunk.group.prompt_length)
+        assert chunk.row >= len(self.scheduler.running)
+        self.cache[chunk.row][chunk.start : chunk.end] = [
+            (chunk.group.key, position) for position in range(chunk.start, chunk.end)
+        ]
+        self.make(self.scheduler.complete_chunk(chunk))
+
+    @precondition(lambda self: self.can_step())
+    @rule()
+    def decode(self) -> None:
+        for row, sequence in enumerate(self.scheduler.running):
+            written = (sequence.group.key, sequence.length, sequence.index)
+            self.cache[row][sequence.length] = written
+        self.scheduler.complete_step()
+
+    @precondition(lambda self: self.scheduler.running)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        running = self.scheduler.running
+        rows = data.draw(st.sets(st.integers(0, len(running) - 1), min_size=1))
+        self.end([running[row] for row in rows])
+
+    @precondition(lambda self: self.can_step() is False and self.scheduler.running)
+    @rule()
+    def finish_full(self) -> None:
+        self.end([s for s in self.scheduler.running if s.length == self.scheduler.capacity])
+
+    @precondition(lambda self: self.arrived)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        self.take_out(data.draw(st.sampled_from(self.arrived)))
+
+    @rule(now=st.integers(0, 50))
+    def expire(self, now: int) -> None:
+        expired = self.scheduler.expired(now)
+        assert all(each.deadline <= now for each in expired)
+        for each in expired:
+            self.take_out(each)
+        assert self.scheduler.expired(now) == []
+
+    @invariant()
+    def rows_hold_what_their_sequences_wrote(self) -> None:
+        for row, sequence in enumerate(self.scheduler.running):
+            prompt = sequence.group.prompt_length
+            key = sequence.group.key
+            expected = [(key, position) for position in range(prompt)] + [
+                (key, position, sequence.index) for position in range(prompt, sequence.length)
+            ]
+            assert self.cache[row][: sequence.length] == expected
+
+    @invariant()
+    def slots_are_conserved(self) -> None:
+        assert 0 <= self.scheduler.used_slots <= self.scheduler.slots
+        running = [(each.group, each.index) for each in self.scheduler.running]
+        assert len(set(running)) == len(running)
+        assert not self.ended & set(running)
+
+    @invariant()
+    def admission_is_first_in_first_out(self) -> None:
+        came = [each for each in self.arrived if each in set(self.admitted)]
+        assert self.admitted == came
+        waiting = [
+            each
+            for each in self.arrived
+            if each not in set(self.admitted) and each not in self.left
+        ]
+        assert list(self.scheduler.waiting) == waiting
+
+    def teardown(self) -> None:
+        """Whatever the state, running it to its end serves everybody who is still there."""
+        if not hasattr(self, "scheduler"):
+            return
+        for _ in range(50 * (len(self.arrived) + 1)):
+            if self.scheduler.idle:
+                break
+            self.compute_chunk()
+            self.finish_all_but_one_step()
+            self.rows_hold_what_their_sequences_wrote()
+        assert self.scheduler.idle
+        assert self.scheduler.used_slots == 0
+        assert self.scheduler.cached_positions == 0
+
+    def finish_all_but_one_step(self) -> None:
+        full = [s for s in self.scheduler.running if s.length >= self.scheduler.capacity - 2]
+        self.end(full)
+        if self.scheduler.running:
+            self.decode()
+
+    def can_step(self) -> bool:
+        running = self.scheduler.running
+        return bool(running) and all(s.length < self.scheduler.capacity for s in running)
+
+    def take_out(self, victim: SequenceGroup) -> None:
+        if victim in self.scheduler.waiting:
+            self.left.add(victim)
+        before = [s for s in self.scheduler.running if s.group is victim]
+        self.note_ends(before)
+        self.make(self.scheduler.abort(victim))
+        assert self.scheduler.abort(victim) == []
+
+    def end(self, sequences: list[Sequence]) -> None:
+        self.note_ends(sequences)
+        self.make(self.scheduler.finish(sequences))
+
+    def note_ends(self, sequences: list[Sequence]) -> None:
+        for sequence in sequences:
+            identity = (sequence.group, sequence.index)
+            assert identity not in self.ended, "a sequence ends once"
+            self.ended.add(identity)
+
+    def make(self, moves: list[Move]) -> None:
+        for move in moves:
+            kept = self.cache[move.source][: move.length]
+            self.cache[move.destination][: move.length] = kept
+
+
+TestRandomTraffic = RandomTraffic.TestCase
+TestRandomTraffic.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
