@@ -1,0 +1,87 @@
+"""The decoder's graph: one for prefill and decode, its static cache updated in place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from export.graph import ExportError, GraphSource
+from export.graph_attention import CachedAttention, RotaryTables
+from export.manifest import TensorSpec
+from export.weights import lay_out_for_matmul
+from model.cache import LayerCache
+from model.config import Positions, TransformerConfig
+from model.transformer import Transformer
+
+_HALVES = ("key", "value")
+
+
+def decoder_graph(model: Transformer, dtype: torch.dtype = torch.float32) -> GraphSource:
+    """The graph of a decoder; `model` gives up its weights, which must be of `dtype`.
+
+    The cache is of `dtype`, the logits are fp32 whatever it is.
+
+    Raises:
+        ExportError: the attention operator has no kernel for the heads' width.
+    """
+    config = model.config
+    _check_head_width(config)
+    number = str(dtype).removeprefix("torch.")
+    slot = ("batch", config.kv_heads, "capacity", config.head_dim)
+    caches = [f"{layer}.{half}" for layer in range(config.decoder_layers) for half in _HALVES]
+    return GraphSource(
+        role="decoder",
+        module=DecoderModule(model, dtype),
+        inputs=(
+            TensorSpec("input_ids", "int64", ("batch", "sequence")),
+            TensorSpec("past_lengths", "int32", ("batch",)),
+            TensorSpec("total_sequence_length", "int32", (1,)),
+            TensorSpec("logit_positions", "int64", ("logits",)),
+            *(TensorSpec(f"past.{cache}", number, slot) for cache in caches),
+        ),
+        outputs=(
+            TensorSpec("logits", "float32", ("logits", config.decoder_vocab_size)),
+            *(TensorSpec(f"present.{cache}", number, slot) for cache in caches),
+        ),
+        sizes={"batch": 2, "sequence": 3, "logits": 4, "capacity": 5},
+    )
+
+
+class DecoderModule(nn.Module):
+    """A decoder as its graph computes it.
+
+    Inputs, in order: `input_ids [B, S]` int64; `past_lengths [B]` int32; `total_sequence_length
+    [1]` int32, the most positions that a row holds after this step; `logit_positions [n]` int64
+    into the flattened `B x S` axis; then each layer's `past` key and value `[B, G, C, D]`.
+    Outputs: `logits [n, vocab]` fp32, then each layer's `present` key and value.
+    """
+
+    def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
+        super().__init__()
+        lay_out_for_matmul(model)
+        self.model = model
+        self.rotary = RotaryTables.from_config(model.config, dtype)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        input_ids, past_lengths, total_sequence_length, logit_positions, *halves = inputs
+        sequence = input_ids.shape[1]
+        positions = past_lengths.long().unsqueeze(1) + torch.arange(sequence)  # [B, S]
+        attend = CachedAttention(
+            past_lengths + (sequence - 1),
+            total_sequence_length,
+            None if self.rotary is None else (self.rotary.cos, self.rotary.sin),
+        )
+        past = tuple(map(LayerCache, halves[::2], halves[1::2]))
+        states, present = self.model.decoder(input_ids, positions, attend, past)
+        states = states.flatten(0, 1).index_select(0, logit_positions)  # [n, d_model]
+        logits = self.model.decoder.head(states).float()
+        return (logits, *(half for cache in present for half in cache))
+
+
+def _check_head_width(config: TransformerConfig) -> None:
+    step = 16 if config.positions is Positions.ROTARY else 8
+    if config.head_dim % step:
+        raise ExportError(
+            f"head_dim {config.head_dim} with positions {config.positions}: the attention operator "
+            f"needs a multiple of {step}"
+        )
