@@ -176,6 +176,13 @@ class RandomTraffic(RuleBasedStateMachine):
         ]
         self.make(self.scheduler.complete_chunk(chunk))
 
+    @rule(groups=st.lists(st.integers(1, 3), min_size=1, max_size=6))
+    def fill(self, groups: list[int]) -> None:
+        for n in groups:
+            self.arrive(prompt_length=2, n=n, deadline=99)
+        for _ in range(2 * self.scheduler.slots):
+            self.compute_chunk()
+
     @precondition(lambda self: self.can_step())
     @rule()
     def decode(self) -> None:
