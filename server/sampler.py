@@ -1,0 +1,153 @@
+"""Chooses the next token of every row of a step, each by its own request's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.errors import InvalidInput
+from server.logprobs import token_logprob
+from server.penalties import Penalties
+from server.random_numbers import uniform
+from server.request import Output, Sampling, Stopping, TokenLogprob
+from server.warping import warp
+
+_LARGEST = np.finfo(np.float32).max
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The token chosen for one row.
+
+    Attributes:
+        logprob: set where the request's output asks for it.
+        finite: False where the row's logits hold NaN or infinity; then `token_id` means nothing.
+    """
+
+    token_id: int
+    logprob: TokenLogprob | None = None
+    finite: bool = True
+
+
+class SamplingRow:
+    """The rules of one completion, and of its past what they depend on.
+
+    Raises:
+        InvalidInput: a biased token is outside the vocabulary, or every token of it is forbidden
+            until `min_new_tokens` are generated.
+    """
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        stopping: Stopping,
+        output: Output,
+        prompt_ids: Sequence[int],
+        completion_index: int,
+        vocabulary_size: int,
+    ) -> None:
+        self.sampling = sampling
+        self.output = output
+        self.completion_index = completion_index
+        self.position = 0  # tokens chosen so far
+        self._min_new_tokens = stopping.min_new_tokens
+        self._ends = _ends(stopping, vocabulary_size)
+        self._penalties = (
+            Penalties(sampling, prompt_ids, vocabulary_size) if _penalised(sampling) else None
+        )
+        self._bias_ids = np.array([token for token, _ in sampling.logit_bias], np.int64)
+        self._bias = np.array([bias for _, bias in sampling.logit_bias], np.float32)
+        if self._bias_ids.size and self._bias_ids.max() >= vocabulary_size:
+            raise InvalidInput(
+                f"sampling.logit_bias names token {self._bias_ids.max()}; ids of this model are "
+                f"below {vocabulary_size}"
+            )
+
+    @property
+    def plain(self) -> bool:
+        """Whether the next token is simply the one of the largest logit."""
+        return self.sampling.greedy and not self._edits
+
+    def accept(self, token_id: int) -> None:
+        """Adds the token that was chosen for this row."""
+        self.position += 1
+        if self._penalties is not None:
+            self._penalties.count(token_id)
+
+    def choose(self, logits: NDArray[np.float32]) -> int:
+        """The next token, from the row's own finite logits `[vocab]`, which stay as they are."""
+        scores = self._edited(logits) if self._edits else logits
+        if self.sampling.greedy:
+            return int(scores.argmax())
+        number = uniform(self.sampling.seed, self.completion_index, self.position)
+        return warp(scores, self.sampling).draw(number)
+
+    @property
+    def _edits(self) -> bool:
+        return self._penalties is not None or self._bias_ids.size > 0 or self._must_go_on
+
+    @property
+    def _must_go_on(self) -> bool:
+        return self.position < self._min_new_tokens and self._ends.size > 0
+
+    def _edited(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Penalties, then biases, then the tokens that may not come yet."""
+        scores = logits.copy()
+        if self._penalties is not None:
+            self._penalties.apply(scores)
+        with np.errstate(over="ignore"):
+            biased = scores[self._bias_ids] + self._bias
+        scores[self._bias_ids] = np.clip(biased, -_LARGEST, _LARGEST)
+        if self._must_go_on:
+            scores[self._ends] = -np.inf
+        return scores
+
+
+def sample(logits: NDArray[np.float32], rows: Sequence[SamplingRow]) -> list[Choice]:
+    """Chooses a token for each row.
+
+    A row's choice depends on its own logits and rules alone, bit for bit. The caller hands each
+    choice back by `SamplingRow.accept`.
+
+    Args:
+        logits: `[rows, vocab]` float32; left as they are.
+    """
+    best = logits.argmax(axis=1)
+    # NaN is the largest of a row that has one, and +inf of one without; -inf is the smallest.
+    finite = np.isfinite(logits[np.arange(len(rows)), best]) & np.isfinite(logits.min(axis=1))
+    return [
+        _choice(row, logits[index], int(best[index]))
+        if finite[index]
+        else Choice(token_id=-1, finite=False)
+        for index, row in enumerate(rows)
+    ]
+
+
+def _choice(row: SamplingRow, logits: NDArray[np.float32], best: int) -> Choice:
+    token_id = best if row.plain else row.choose(logits)
+    if not row.output.logprobs:
+        return Choice(token_id)
+    return Choice(token_id, token_logprob(logits, token_id, row.output.top_logprobs))
+
+
+def _penalised(sampling: Sampling) -> bool:
+    return (
+        sampling.repetition_penalty != 1
+        or sampling.presence_penalty != 0
+        or sampling.frequency_penalty != 0
+    )
+
+
+def _ends(stopping: Stopping, vocabulary_size: int) -> NDArray[np.int64]:
+    """The tokens that would end the completion; there is no logit beyond the vocabulary."""
+    ends = {*stopping.eos_ids, *stopping.stop_token_ids}
+    ids = sorted(token for token in ends if token < vocabulary_size)
+    if stopping.min_new_tokens and len(ids) == vocabulary_size:
+        raise InvalidInput(
+            "stopping.stop_token_ids holds the whole vocabulary; with min_new_tokens some token "
+            "must be left"
+        )
+    return np.array(ids, np.int64)
