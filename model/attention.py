@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from model.cache import LayerCache
 from model.config import TransformerConfig
@@ -45,7 +46,7 @@ class AttendMemory(Protocol):
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, equation 1).
 
@@ -53,15 +54,17 @@ def scaled_dot_product_attention(
         query: `[..., S, D]`.
         key, value: `[..., K, D]`.
         mask: bool, broadcastable to `[..., S, K]`; True where a query may see a key.
+        dropout: the part of the weights that is dropped; for training only.
 
     Returns:
-        The mixed values `[..., S, D]`, and the weights `[..., S, K]`: each row sums to 1.
+        The mixed values `[..., S, D]`, and the weights `[..., S, K]` before dropout: each row sums
+        to 1.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
-    return weights @ value, weights
+    return functional.dropout(weights, dropout, training=dropout > 0) @ value, weights
 
 
 class MultiHeadAttention(nn.Module):

@@ -32,11 +32,13 @@ class EagerSelfAttention:
         mask: bool, broadcastable to `[B, H, S, K]`; None where every token sees every other.
         rotary: cosines and sines `[B, S, D / 2]` of the new tokens; None without rotary positions.
         recorded: where not None, each layer appends its weights `[B, H, S, K]`.
+        dropout: the part of the attention weights that is dropped; whoever trains sets it.
     """
 
     mask: Tensor | None = None
     rotary: tuple[Tensor, Tensor] | None = None
     recorded: list[Tensor] | None = field(default=None, compare=False)
+    dropout: float = 0.0
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, past: LayerCache | None
@@ -49,7 +51,7 @@ class EagerSelfAttention:
                 torch.cat((past.key, present.key), dim=2),
                 torch.cat((past.value, present.value), dim=2),
             )
-        mixed, weights = _attend_heads(query, present, self.mask)
+        mixed, weights = _attend_heads(query, present, self.mask, self.dropout)
         if self.recorded is not None:
             self.recorded.append(weights)
         return mixed, present
@@ -62,22 +64,26 @@ class EagerCrossAttention:
     Attributes:
         mask: bool `[B, 1, 1, K]`; None where every source token is real.
         recorded: where not None, each layer appends its weights `[B, H, S, K]`.
+        dropout: the part of the attention weights that is dropped; whoever trains sets it.
     """
 
     mask: Tensor | None = None
     recorded: list[Tensor] | None = field(default=None, compare=False)
+    dropout: float = 0.0
 
     def __call__(self, query: Tensor, memory: LayerCache) -> Tensor:
-        mixed, weights = _attend_heads(query, memory, self.mask)
+        mixed, weights = _attend_heads(query, memory, self.mask, self.dropout)
         if self.recorded is not None:
             self.recorded.append(weights)
         return mixed
 
 
-def _attend_heads(query: Tensor, cache: LayerCache, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _attend_heads(
+    query: Tensor, cache: LayerCache, mask: Tensor | None, dropout: float
+) -> tuple[Tensor, Tensor]:
     """`query [B, S, H, D]` over the cache `[B, G, K, D]` -> `[B, S, H, D]`, `[B, H, S, K]`."""
     group = query.shape[2] // cache.key.shape[1]
     key = cache.key.repeat_interleave(group, dim=1)  # [B, H, K, D]
     value = cache.value.repeat_interleave(group, dim=1)
-    mixed, weights = scaled_dot_product_attention(query.transpose(1, 2), key, value, mask)
+    mixed, weights = scaled_dot_product_attention(query.transpose(1, 2), key, value, mask, dropout)
     return mixed.transpose(1, 2), weights

@@ -56,23 +56,42 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
     return {name: tensor for file in files for name, tensor in _read_file(directory / file)}
 
 
-def read_tokenizer(directory: Path, name: str = TOKENIZER_FILE) -> bytes:
+def read_tokenizer(
+    directory: Path, name: str = TOKENIZER_FILE, *, lowercase: bool = False
+) -> bytes:
     """The content of a tokenizer's file, its padding and truncation switched off.
 
-    Both depend on the call, not on the model: formerd cuts ids itself and never pads text.
+    Args:
+        lowercase: whether text is to be lowercased before anything else.
 
     Raises:
         CheckpointError: there is no such file, or it holds no tokenizer.
     """
     path = directory / name
+    if not path.exists():
+        raise CheckpointError(
+            f"{directory.name} has no {name}; write it where transformers can read the tokenizer: "
+            "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
+        )
     values = read_json(path)
-    values["padding"] = values["truncation"] = None
-    text = json.dumps(values, ensure_ascii=False)
+    if lowercase:
+        steps = [step for step in ({"type": "Lowercase"}, values.get("normalizer")) if step]
+        values["normalizer"] = {"type": "Sequence", "normalizers": steps}
     try:
-        Tokenizer.from_str(text)
+        return without_padding(json.dumps(values, ensure_ascii=False))
     except Exception as error:  # tokenizers raises no narrower type
         raise CheckpointError(f"{path} holds no tokenizer: {error}") from None
-    return text.encode()
+
+
+def without_padding(text: str) -> bytes:
+    """A tokenizer's JSON with padding and truncation switched off.
+
+    Both depend on the call, not on the model: formerd cuts ids itself and never pads text.
+    """
+    tokenizer = Tokenizer.from_str(text)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer.to_str().encode()
 
 
 def _shards(index: Path) -> list[str]:

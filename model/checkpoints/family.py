@@ -1,0 +1,141 @@
+"""A family of checkpoints: the table from its names to ours, and fitting a checkpoint to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.checkpoint import CheckpointError
+from model.config import Activation, TransformerConfig
+from model.transformer import Transformer
+
+# What checkpoints call the non-linearities.
+ACTIVATIONS = {
+    "gelu": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "relu": Activation.RELU,
+    "silu": Activation.SILU,
+    "swish": Activation.SILU,
+}
+
+
+def _as_stored(_name: str, tensor: Tensor, _config: TransformerConfig) -> Tensor:
+    return tensor
+
+
+@dataclass(frozen=True)
+class TensorTable:
+    """Where a family keeps our parameters.
+
+    Attributes:
+        names: our module (its weight and bias then keep their endings) or our parameter -> theirs;
+            `{layer}` stands for the number of the layer in both.
+        unused: patterns of their names that no parameter needs; matched in full.
+        prefix: what may stand before all their names, where the model was saved with a head.
+        legacy: endings of their names as older files spell them -> as the table does.
+        convert: their tensor as our parameter of that name, where more than the name differs.
+    """
+
+    names: Mapping[str, str]
+    unused: tuple[str, ...] = ()
+    prefix: str = ""
+    legacy: Mapping[str, str] = field(default_factory=dict)
+    convert: Callable[[str, Tensor, TransformerConfig], Tensor] = _as_stored
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A checkpoint's tensors as ours; the fields are those of `Checkpoint`."""
+
+    tensors: dict[str, Tensor]
+    sources: dict[str, tuple[str, ...]]
+    unused: tuple[str, ...]
+
+
+def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tensor]) -> Fitted:
+    """Gives every parameter of the configured model its tensor.
+
+    Raises:
+        CheckpointError: listing, by the checkpoint's names, every tensor that is missing, unknown
+            or of the wrong shape.
+    """
+    stored_as = {_canonical(table, name): name for name in stored}
+    twice = sorted(set(stored) - set(stored_as.values()))
+    with torch.device("meta"):
+        parameters = dict(Transformer(config).named_parameters())
+    theirs = {name: _their_name(table, name) for name in parameters}
+    left_over = [stored_as[name] for name in stored_as.keys() - set(theirs.values())]
+    unused = sorted(name for name in left_over if _is_unused(table, name))
+
+    problems = [f"{name} is there twice" for name in twice]
+    problems += [f"missing {name}" for name in theirs.values() if name not in stored_as]
+    problems += [f"unexpected {name}" for name in left_over if name not in unused]
+    tensors = {}
+    for ours, parameter in parameters.items():
+        if theirs[ours] not in stored_as:
+            continue
+        source = stored_as[theirs[ours]]
+        tensors[ours] = table.convert(ours, stored[source], config)
+        if tensors[ours].shape != parameter.shape:
+            shapes = f"{list(tensors[ours].shape)} instead of {list(parameter.shape)}"
+            problems.append(f"{source} has shape {shapes}")
+    if problems:
+        raise CheckpointError(
+            "the tensors do not fit the configuration: " + "; ".join(sorted(problems))
+        )
+    return Fitted(
+        tensors=tensors,
+        sources={ours: (stored_as[name],) for ours, name in theirs.items()},
+        unused=tuple(unused),
+    )
+
+
+def require(values: Mapping[str, Any], names: Iterable[str], where: str) -> None:
+    """Raises `CheckpointError` listing those of the names that `values` lacks."""
+    if missing := [name for name in names if values.get(name) is None]:
+        raise CheckpointError(f"{where} lacks {', '.join(missing)}")
+
+
+def refuse_other_than(
+    values: Mapping[str, Any], accepted: Mapping[str, tuple[Any, ...]], where: str
+) -> None:
+    """Raises `CheckpointError` for each setting that asks for what formerd does not do.
+
+    `accepted` names the values that are fine; a setting that is missing or null is fine, too.
+    """
+    problems = [
+        f"{name} is {value!r}, supported: {', '.join(map(repr, fine)) or 'none'}"
+        for name, fine in accepted.items()
+        if (value := values.get(name)) is not None and value not in fine
+    ]
+    if problems:
+        raise CheckpointError(f"{where}: {'; '.join(problems)}")
+
+
+def _canonical(table: TensorTable, name: str) -> str:
+    """Their name as the table spells it."""
+    name = name.removeprefix(table.prefix)
+    for ending, now in table.legacy.items():
+        if name.endswith(ending):
+            return name.removesuffix(ending) + now
+    return name
+
+
+def _their_name(table: TensorTable, ours: str) -> str:
+    pattern = re.sub(r"\.\d+\.", ".{layer}.", ours, count=1)
+    layer = "".join(re.findall(r"\.(\d+)\.", ours)[:1])
+    if pattern in table.names:
+        return table.names[pattern].replace("{layer}", layer)
+    module, _, ending = pattern.rpartition(".")
+    return f"{table.names[module]}.{ending}".replace("{layer}", layer)
+
+
+def _is_unused(table: TensorTable, name: str) -> bool:
+    name = _canonical(table, name)
+    return any(re.fullmatch(pattern, name) for pattern in table.unused)
