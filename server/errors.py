@@ -65,7 +65,13 @@ class Unread(ServerError):
 class Draining(ServerError):
     """The server is starting or stopping."""
 
-    reason = "draining"
+    reason: str | None = "draining"
+
+
+class Interrupted(Draining):
+    """Accepted, but still running when the grace period ended."""
+
+    reason = None
 
 
 class Unauthenticated(ServerError):

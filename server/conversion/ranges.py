@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from server.errors import InvalidInput
@@ -29,7 +30,7 @@ class Range:
         raise InvalidInput(f"{field} is {value:g}; it must be {least} {self.most:g}")
 
 
-def check_ids(field: str, ids: tuple[int, ...], vocabulary_size: int) -> None:
+def check_ids(field: str, ids: Sequence[int], vocabulary_size: int) -> None:
     """Raises `InvalidInput`, naming the first, where an id is none of the vocabulary."""
     if not ids or max(ids) < vocabulary_size:
         return

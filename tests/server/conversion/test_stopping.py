@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from formerd.v1 import generation_pb2 as pb
 
 from export.manifest import GenerationDefaults, Manifest, SpecialIds
-from formerd.v1 import generation_pb2 as pb
 from server.conversion.stopping import read_stopping
 from server.errors import InvalidInput
 from server.request import Stopping
