@@ -1,8 +1,9 @@
-"""Encodes text that spells an added token as the text it is."""
+"""Encodes text that spells a control token as the text it is."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -12,15 +13,15 @@ _LEAD = "\n"
 
 
 class PlainTextEncoder:
-    """A tokenizer that knows no added token and whose model can no longer find one either.
+    """A tokenizer without control tokens, whose model can no longer find one either.
 
-    Removing the added tokens is not enough: a Unigram model finds `</s>` in its vocabulary by
-    itself. Here those entries have names that no text holds; their ids stay.
+    To drop them from the added tokens is not enough: a Unigram model finds `</s>` in its
+    vocabulary by itself. Here those entries have names that no text holds; their ids stay.
     """
 
-    def __init__(self, description: dict[str, Any]) -> None:
-        """`description` is the content of a tokenizer.json."""
-        self._raw = Tokenizer.from_str(json.dumps(_without_added_tokens(description)))
+    def __init__(self, description: dict[str, Any], control_tokens: Mapping[int, str]) -> None:
+        """`description` is the content of a tokenizer.json, `control_tokens` spellings by id."""
+        self._raw = Tokenizer.from_str(json.dumps(_without(control_tokens, description)))
         self._lead_ids = self._ids(_LEAD)
 
     def encode(self, text: str, *, at_start: bool) -> list[int]:
@@ -35,10 +36,10 @@ class PlainTextEncoder:
         return ids
 
 
-def _without_added_tokens(description: dict[str, Any]) -> dict[str, Any]:
+def _without(control_tokens: Mapping[int, str], description: dict[str, Any]) -> dict[str, Any]:
+    # A noncharacter, which no two programs exchange, and the id.
+    names = {spelling: f"\U0010ffff{i}" for i, spelling in control_tokens.items()}
     model = dict(description["model"])
-    # A noncharacter, which is exchanged between programs by nobody, and the id.
-    names = {token["content"]: f"\U0010ffff{token['id']}" for token in description["added_tokens"]}
     if isinstance(model["vocab"], dict):
         model["vocab"] = {names.get(name, name): i for name, i in model["vocab"].items()}
     else:  # Unigram
@@ -47,13 +48,15 @@ def _without_added_tokens(description: dict[str, Any]) -> dict[str, Any]:
         model["merges"] = [merge for merge in model["merges"] if not _makes_any(merge, names)]
     if (unknown := model.get("unk_token")) is not None:
         model["unk_token"] = names.get(unknown, unknown)
-    settings: dict[str, Any] = {
-        "added_tokens": [],
+    added = [t for t in description["added_tokens"] if t["id"] not in control_tokens]
+    return {
+        **description,
+        "model": model,
+        "added_tokens": added,
         "padding": None,
         "truncation": None,
         "post_processor": None,
     }
-    return {**description, **settings, "model": model}
 
 
 def _makes_any(merge: str | list[str], names: dict[str, str]) -> bool:

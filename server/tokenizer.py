@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokenizers import Encoding
+from tokenizers import AddedToken, Encoding
 from tokenizers import Tokenizer as RawTokenizer
 
 from server.errors import InvalidInput
@@ -35,13 +35,13 @@ class Tokenizer:
     May be shared by threads, because nothing of it changes once it is made. (Changing the
     truncation for one call silently truncates the calls of other threads.)
 
-    A *control token* is an added token that is special or not blank, such as an end-of-turn mark.
-    Whether text that spells one becomes it, or stays text, is the caller's choice.
+    A *control token* is an added token that is special, or longer than a character and not blank:
+    an end-of-turn mark, but not a run of spaces. Whether text that spells one becomes it, or stays
+    text, is the caller's choice.
 
     Attributes:
         vocabulary_size: every id is below it; the model's, where that is larger.
-        added_tokens: spelling by id.
-        control_ids: the ids of the control tokens.
+        control_tokens: spellings by id.
         special_ids: the ids that decoding leaves out where it skips special tokens.
         decoder: the `decoder` section of the file; None without one.
     """
@@ -52,19 +52,18 @@ class Tokenizer:
         self._raw = RawTokenizer.from_str(content.decode())
         self._raw.no_padding()
         self._raw.no_truncation()
-        self._plain = PlainTextEncoder(description)
         self.decoder: dict[str, Any] | None = description["decoder"]
         self.vocabulary_size = max(vocabulary_size, max(self._raw.get_vocab().values()) + 1)
         added = self._raw.get_added_tokens_decoder()
-        control = {i: token for i, token in added.items() if token.special or token.content.strip()}
-        self.added_tokens = {i: token.content for i, token in added.items()}
+        control = {i: token for i, token in added.items() if _controls(token)}
         self.special_ids = frozenset(i for i, token in added.items() if token.special)
-        self.control_ids = frozenset(control)
-        self._unknown_id = _unknown_id(self._raw, description["model"])
+        self.control_tokens = {i: token.content for i, token in control.items()}
         # A spelling that is compared with normalised text cannot be looked for in the text itself.
-        self._spellings = [t.content for t in control.values() if not t.normalized]
+        self._spellings = [token.content for token in control.values() if not token.normalized]
         self._normalises_spellings = len(self._spellings) < len(control)
+        self._unknown_id = _unknown_id(self._raw, description["model"])
         self._closing = _closing_ids(self._raw)
+        self._plain = PlainTextEncoder(description, self.control_tokens)
 
     def encode(
         self, text: str, *, add_special_tokens: bool = True, parse_control_tokens: bool = True
@@ -139,20 +138,24 @@ class Tokenizer:
     def _control_tokens(self, text: str, encoding: Encoding) -> list[tuple[int, Span]]:
         """Index and place of each control token that the text itself gave rise to."""
         ids: list[int] = encoding.ids
-        if self.control_ids.isdisjoint(ids):
+        if self.control_tokens.keys().isdisjoint(ids):
             return []
         return [
             (index, (start, end))
             for index, (token_id, (start, end)) in enumerate(
                 zip(ids, encoding.offsets, strict=True)
             )
-            if token_id in self.control_ids
+            if token_id in self.control_tokens
             and start < end  # else it was added, not spelled
             and not (token_id == self._unknown_id and not self._spells_unknown(text[start:end]))
         ]
 
     def _spells_unknown(self, text: str) -> bool:
-        return text.strip() == self.added_tokens[self._unknown_id]
+        return text.strip() == self.control_tokens[self._unknown_id]
+
+
+def _controls(token: AddedToken) -> bool:
+    return token.special or (len(token.content) > 1 and not token.content.isspace())
 
 
 def _unknown_id(raw: RawTokenizer, model: dict[str, Any]) -> int:
@@ -175,7 +178,5 @@ def _closing_ids(raw: RawTokenizer) -> tuple[int, ...]:
 
 def _trimmed(text: str, span: Span) -> Span:
     start, end = span
-    spelling = text[start:end]
-    return start + len(spelling) - len(spelling.lstrip()), end - len(spelling) + len(
-        spelling.rstrip()
-    )
+    spelling = text[start:end].lstrip()
+    return end - len(spelling), end - len(spelling) + len(spelling.rstrip())
