@@ -1,0 +1,66 @@
+"""Sinusoidal, learned and rotary positions."""
+
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+
+from model.positions import PositionEmbedding, rotary_tables, rotate, sinusoidal_table
+from tests.checkpoints import LEARNED_DECODER
+
+
+@pytest.mark.parametrize(
+    ("position", "row"),
+    [
+        (0, [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0]),
+        (1, [0.841, 0.540, 0.100, 0.995, 0.010, 1.000, 0.001, 1.000]),
+        (4, [-0.757, -0.654, 0.389, 0.921, 0.040, 0.999, 0.004, 1.000]),
+    ],
+)
+def test_sinusoidal_row(position: int, row: list[float]) -> None:
+    table = sinusoidal_table(5, 8)
+    assert table[position].tolist() == pytest.approx(row, abs=5e-4)
+
+
+@pytest.mark.parametrize(("position", "similarity"), [(1, 0.8838), (10, 0.4240)])
+def test_sinusoidal_similarity_to_the_first_position(position: int, similarity: float) -> None:
+    table = sinusoidal_table(11, 8)
+    assert float(cosine_similarity(table[0], table[position], dim=0)) == pytest.approx(
+        similarity, abs=5e-5
+    )
+
+
+def test_rotary_scores_depend_on_relative_position_only() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key = torch.randn(2, 1, 1, 16, generator=generator)
+    cos, sin = rotary_tables(64, 16, theta=10_000.0)
+
+    def score(at: int, of: int) -> float:
+        turned_query = rotate(query, cos[at][None], sin[at][None])
+        turned_key = rotate(key, cos[of][None], sin[of][None])
+        return float((turned_query * turned_key).sum())
+
+    assert score(40, 33) == pytest.approx(score(7, 0), abs=1e-5)
+    assert score(63, 56) == pytest.approx(score(7, 0), abs=1e-5)
+    assert abs(score(8, 0) - score(7, 0)) > 1e-2
+
+
+def test_rotary_keeps_lengths() -> None:
+    states = torch.randn(5, 3, 16, generator=torch.Generator().manual_seed(0))
+    cos, sin = rotary_tables(5, 16, theta=10_000.0)
+    turned = rotate(states, cos, sin)
+    torch.testing.assert_close(turned.norm(dim=-1), states.norm(dim=-1))
+    torch.testing.assert_close(turned[0], states[0])  # position 0 is not turned
+
+
+def test_rotary_pairs_the_halves() -> None:
+    states = torch.tensor([[[1.0, 0.0, 0.0, 0.0]]])  # one token, one head
+    cos, sin = rotary_tables(2, 4, theta=10_000.0)
+    turned = rotate(states, cos[1:], sin[1:])
+    assert turned.flatten().tolist() == pytest.approx([float(cos[1, 0]), 0, float(sin[1, 0]), 0])
+
+
+def test_learned_positions_read_the_table_from_the_offset() -> None:
+    fields = LEARNED_DECODER.to_json() | {"position_offset": 2, "max_positions": 6}
+    embedding = PositionEmbedding(LEARNED_DECODER.from_json(fields))
+    assert embedding.table.shape == (8, LEARNED_DECODER.d_model)
+    torch.testing.assert_close(embedding(torch.tensor([0, 5])), embedding.table[[2, 7]])

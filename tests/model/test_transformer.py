@@ -1,0 +1,121 @@
+"""The stacks: what order, causality and ties mean for a whole model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from model.checkpoint import Checkpoint
+from model.config import Kind, Positions, TransformerConfig
+from model.generate import encode, logits, remember
+from model.transformer import Transformer
+from tests.checkpoints import (
+    DECODER,
+    ENCODER,
+    ENCODER_DECODER,
+    LEARNED_DECODER,
+    tiny_checkpoint,
+)
+
+IDS = torch.tensor([[5, 90, 17, 200, 33, 41, 8]])
+PERMUTATION = torch.tensor([3, 0, 6, 2, 5, 1, 4])
+
+
+def test_an_encoder_of_the_size_of_bert(minilm: Checkpoint) -> None:
+    # MiniLM's vocabulary is the one of bert-base-uncased.
+    tokenizer = Tokenizer.from_str(minilm.tokenizer_json.decode())
+    ids = tokenizer.encode("Deep learning is simple.", add_special_tokens=False).ids
+    assert ids == [2784, 4083, 2003, 3722, 1012]
+    config = TransformerConfig(
+        kind=Kind.ENCODER,
+        vocab_size=30_522,
+        d_model=768,
+        heads=12,
+        d_ff=3072,
+        max_positions=512,
+        encoder_layers=1,
+    )
+    states = encode(Transformer(config).eval(), torch.tensor([ids]), torch.tensor([5]))
+    assert states.shape == (1, 5, 768)
+
+
+@pytest.mark.parametrize("positions", list(Positions))
+def test_only_positions_tell_the_order(positions: Positions) -> None:
+    model = tiny_checkpoint(replace(ENCODER, positions=positions)).build()
+    lengths = torch.tensor([IDS.shape[1]])
+    states = encode(model, IDS, lengths)[:, PERMUTATION]
+    permuted = encode(model, IDS[:, PERMUTATION], lengths)
+    difference = float((states - permuted).abs().max())
+    assert (difference < 1e-5) == (positions is Positions.NONE)
+
+
+@pytest.mark.parametrize("config", [DECODER, LEARNED_DECODER, ENCODER_DECODER])
+def test_a_decoder_never_sees_what_comes_later(config: TransformerConfig) -> None:
+    model = tiny_checkpoint(config).build()
+    source = remember(model, IDS, torch.tensor([7])) if config.has_encoder else None
+    changed = IDS.clone()
+    changed[:, 4:] = 7
+    before, after = logits(model, IDS, source=source)[0], logits(model, changed, source=source)[0]
+    assert torch.equal(before[:, :4], after[:, :4])
+    assert not torch.allclose(before[:, 4], after[:, 4], atol=1e-2)
+
+
+def test_a_padded_text_is_encoded_like_alone() -> None:
+    model = tiny_checkpoint(ENCODER).build()
+    short = IDS[:, :3]
+    batch = torch.cat((IDS, torch.nn.functional.pad(short, (0, 4), value=99)))
+    together = encode(model, batch, torch.tensor([7, 3]))
+    alone = encode(model, short, torch.tensor([3]))
+    torch.testing.assert_close(together[1:, :3], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_a_target_reads_its_own_source() -> None:
+    model = tiny_checkpoint(ENCODER_DECODER).build()
+    sources = torch.cat((IDS, IDS.flip(1)))
+    source = remember(model, sources, torch.tensor([7, 4]))
+    together, _ = logits(model, IDS[:, :3].expand(2, 3), source=source)
+    alone, _ = logits(model, IDS[:, :3], source=remember(model, sources[1:, :4], torch.tensor([4])))
+    torch.testing.assert_close(together[1:], alone, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(together[0], together[1], atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("config", "shared"),
+    [
+        (DECODER, {"decoder.head.weight", "decoder.embedding.tokens.weight"}),
+        (
+            ENCODER_DECODER,
+            {"encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight"},
+        ),
+        (
+            replace(ENCODER_DECODER, tied_head=True),
+            {
+                "encoder.embedding.tokens.weight",
+                "decoder.embedding.tokens.weight",
+                "decoder.head.weight",
+            },
+        ),
+        (
+            replace(ENCODER_DECODER, tied_head=True, target_vocab_size=50),
+            {"decoder.embedding.tokens.weight", "decoder.head.weight"},
+        ),
+    ],
+)
+def test_tied_parameters_are_one(config: TransformerConfig, shared: set[str]) -> None:
+    parameters = dict(Transformer(config).named_parameters(remove_duplicate=False))
+    tied = {
+        name
+        for name, parameter in parameters.items()
+        if sum(parameter is other for other in parameters.values()) > 1
+    }
+    assert tied == shared
+
+
+def test_token_embeddings_are_scaled() -> None:
+    config = replace(DECODER, embedding_scale=3.0)
+    model = tiny_checkpoint(config).build()
+    embedded = model.decoder.embedding(IDS, torch.arange(7)[None])
+    torch.testing.assert_close(embedded, model.decoder.embedding.tokens.weight[IDS] * 3.0)
