@@ -1,0 +1,41 @@
+"""Artefacts for the examples, built once and kept in build/artefacts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from export.manifest import ManifestError, load_manifest, verify_files
+
+ROOT = Path(__file__).resolve().parent.parent
+ARTEFACTS = ROOT / "build" / "artefacts"
+
+
+class BuildFailed(Exception):
+    """`python -m export build` has said why."""
+
+
+def built_artefact(name: str, source: str) -> Path:
+    """The artefact of a source: as it is where it is whole, else built now.
+
+    Raises:
+        BuildFailed: the source could not be exported.
+    """
+    directory = ARTEFACTS / name
+    if _is_whole(directory):
+        return directory
+    command = [sys.executable, "-m", "export", "build", source]
+    command += ["--output", str(directory), "--name", name, "--force"]
+    if subprocess.run(command, cwd=ROOT, check=False).returncode:
+        raise BuildFailed(f"no artefact of {source}")
+    return directory
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether the server would accept it."""
+    try:
+        verify_files(directory, load_manifest(directory))
+    except ManifestError:
+        return False
+    return True

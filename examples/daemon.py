@@ -1,0 +1,69 @@
+"""A server for the examples: `python -m server` on free ports, stopped at the end of a block."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from examples.artefact import ROOT
+
+_START_SECONDS = 120
+_STOP_SECONDS = 60
+
+
+class DaemonFailed(Exception):
+    """The server did not start, or did not stop as it should; its log is in the message."""
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A server that is ready: where it listens for gRPC, and its /metrics."""
+
+    target: str
+    metrics_url: str
+
+
+@contextmanager
+def daemon(artefacts: Sequence[Path]) -> Iterator[Daemon]:
+    """Serves the artefacts; on leaving stops the server with SIGTERM and waits for it.
+
+    Raises:
+        DaemonFailed: it was not ready in time, or its exit code was not 0.
+    """
+    command = [sys.executable, "-m", "server", *map(str, artefacts)]
+    command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    with tempfile.NamedTemporaryFile("w+") as log:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            yield _await_ready(process, log)
+            process.send_signal(signal.SIGTERM)
+            if process.wait(_STOP_SECONDS):
+                raise DaemonFailed(f"the server ended with {process.returncode}:\n{_read(log)}")
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _await_ready(process: subprocess.Popen[bytes], log: IO[str]) -> Daemon:
+    deadline = time.monotonic() + _START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        for line in _read(log).splitlines():
+            if line.startswith("{") and (event := json.loads(line))["event"] == "serving":
+                return Daemon(event["listen"], f"http://{event['metrics_listen']}/metrics")
+        time.sleep(0.05)
+    raise DaemonFailed(f"the server is not ready:\n{_read(log)}")
+
+
+def _read(log: IO[str]) -> str:
+    log.seek(0)
+    return log.read()
