@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from export.manifest import Device, Manifest
+from server.errors import InputTooLong, InvalidInput
 
 DEFAULT_SLOTS = 16
 DEFAULT_MAX_QUEUE = 512
@@ -67,6 +68,22 @@ class DecoderLimits:
     max_queue: int
     max_queue_tokens: int
     max_request_seconds: float
+
+    def check(self, prompt_length: int, n: int) -> None:
+        """Refuses a request of `n` completions that could never run.
+
+        Raises:
+            InvalidInput: the prompt is empty, or n exceeds the slots.
+            InputTooLong: the prompt leaves no room for a token.
+        """
+        if prompt_length < 1:
+            raise InvalidInput("prompt has no tokens; it needs at least one")
+        if prompt_length >= self.capacity:
+            raise InputTooLong(
+                f"prompt has {prompt_length} tokens; this model takes at most {self.capacity - 1}"
+            )
+        if not 1 <= n <= self.slots:
+            raise InvalidInput(f"n is {n}; it must be from 1 to {self.slots}")
 
 
 def encoder_limits(

@@ -23,8 +23,6 @@ from collections import deque
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
-from server.errors import InputTooLong, InvalidInput
-
 
 @dataclass(eq=False)
 class SequenceGroup:
@@ -87,9 +85,8 @@ class Scheduler:
         running: the sequences of the leading rows; the index is the row.
     """
 
-    def __init__(self, slots: int, capacity: int, prefill_chunk: int) -> None:
+    def __init__(self, slots: int, prefill_chunk: int) -> None:
         self.slots = slots
-        self.capacity = capacity
         self.prefill_chunk = prefill_chunk
         self.waiting: deque[SequenceGroup] = deque()
         self.prefilling: SequenceGroup | None = None
@@ -112,24 +109,8 @@ class Scheduler:
         prefilled = self.prefilling.prefilled if self.prefilling else 0
         return prefilled + sum(sequence.length for sequence in self.running)
 
-    def check(self, prompt_length: int, n: int) -> None:
-        """Refuses what could never run; reads only constants, so any thread may ask.
-
-        Raises:
-            InvalidInput: the prompt is empty, or n exceeds the slots.
-            InputTooLong: the prompt leaves no room for a token.
-        """
-        if prompt_length < 1:
-            raise InvalidInput("prompt has no tokens; it needs at least one")
-        if prompt_length >= self.capacity:
-            raise InputTooLong(
-                f"prompt has {prompt_length} tokens; this model takes at most {self.capacity - 1}"
-            )
-        if not 1 <= n <= self.slots:
-            raise InvalidInput(f"n is {n}; it must be from 1 to {self.slots}")
-
     def add(self, group: SequenceGroup) -> None:
-        """Puts a group that passed `check` at the end of the queue."""
+        """Puts a group at the end of the queue; its rows must be no more than there are slots."""
         self.waiting.append(group)
 
     def next_chunk(self) -> PrefillChunk | None:

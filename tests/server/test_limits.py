@@ -18,6 +18,7 @@ from export.manifest import (
     Task,
     TensorSpec,
 )
+from server.errors import InputTooLong, InvalidInput
 from server.limits import (
     LimitError,
     available_memory,
@@ -92,6 +93,24 @@ def test_defaults_are_those_of_the_device() -> None:
     assert encoder_limits(decoder_manifest()).max_batch_tokens == 2048
     assert encoder_limits(cuda).max_batch_tokens == 16384
     assert encoder_limits(cuda, max_batch_tokens=7).max_batch_tokens == 7
+
+
+@pytest.mark.parametrize(
+    ("prompt_length", "n", "error", "message"),
+    [
+        (0, 1, InvalidInput, "prompt has no tokens"),
+        (16, 1, InputTooLong, "prompt has 16 tokens; this model takes at most 15"),
+        (15, 5, InvalidInput, "n is 5; it must be from 1 to 4"),
+        (15, 0, InvalidInput, "n is 0; it must be from 1 to 4"),
+    ],
+)
+def test_what_can_never_run_is_refused(
+    prompt_length: int, n: int, error: type[Exception], message: str
+) -> None:
+    limits = decoder_limits(decoder_manifest(), MEBIBYTE, slots=4, max_length=16)
+    limits.check(15, 4)
+    with pytest.raises(error, match=message):
+        limits.check(prompt_length, n)
 
 
 def test_cache_bytes_are_divided_as_positions_weigh() -> None:

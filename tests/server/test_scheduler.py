@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from server.errors import InputTooLong, InvalidInput
 from server.scheduler import Move, PrefillChunk, Scheduler, Sequence, SequenceGroup
+
+CAPACITY = 24
 
 
 def group(
@@ -37,7 +37,7 @@ def keys(scheduler: Scheduler) -> list[object]:
 
 
 def test_chunks_end_at_multiples_of_the_chunk_and_at_the_end() -> None:
-    scheduler = Scheduler(slots=2, capacity=32, prefill_chunk=4)
+    scheduler = Scheduler(slots=2, prefill_chunk=4)
     scheduler.add(group("a", prompt_length=10))
     chunks = []
     while chunk := scheduler.next_chunk():
@@ -47,7 +47,7 @@ def test_chunks_end_at_multiples_of_the_chunk_and_at_the_end() -> None:
 
 
 def test_finished_rows_are_filled_from_the_end() -> None:
-    scheduler = Scheduler(slots=5, capacity=32, prefill_chunk=4)
+    scheduler = Scheduler(slots=5, prefill_chunk=4)
     for key in "abcde":
         scheduler.add(group(key))
         assert prefill(scheduler) == []
@@ -59,7 +59,7 @@ def test_finished_rows_are_filled_from_the_end() -> None:
 
 
 def test_a_prompt_whose_row_is_behind_a_gap_is_copied_to_the_first_free_row() -> None:
-    scheduler = Scheduler(slots=4, capacity=32, prefill_chunk=2)
+    scheduler = Scheduler(slots=4, prefill_chunk=2)
     for key in "ab":
         scheduler.add(group(key))
         prefill(scheduler)
@@ -74,7 +74,7 @@ def test_a_prompt_whose_row_is_behind_a_gap_is_copied_to_the_first_free_row() ->
 
 
 def test_n_sequences_share_one_prefill_and_need_their_rows_at_once() -> None:
-    scheduler = Scheduler(slots=4, capacity=32, prefill_chunk=4)
+    scheduler = Scheduler(slots=4, prefill_chunk=4)
     scheduler.add(group("a", n=2))
     assert prefill(scheduler) == [Move(0, 1, 3)]
     scheduler.add(group("b", n=3))
@@ -86,7 +86,7 @@ def test_n_sequences_share_one_prefill_and_need_their_rows_at_once() -> None:
 
 
 def test_abort_frees_what_the_group_holds_and_only_once() -> None:
-    scheduler = Scheduler(slots=3, capacity=32, prefill_chunk=2)
+    scheduler = Scheduler(slots=3, prefill_chunk=2)
     running, prefilling, waiting = group("a", n=2), group("b", prompt_length=4), group("c")
     scheduler.add(running)
     prefill(scheduler)
@@ -101,7 +101,7 @@ def test_abort_frees_what_the_group_holds_and_only_once() -> None:
 
 
 def test_deadlines_are_seen_wherever_the_group_is() -> None:
-    scheduler = Scheduler(slots=2, capacity=32, prefill_chunk=2)
+    scheduler = Scheduler(slots=2, prefill_chunk=2)
     running, prefilling = group("a", deadline=1.0), group("b", deadline=2.0)
     waiting, patient = group("c", deadline=3.0), group("d")
     scheduler.add(running)
@@ -113,31 +113,13 @@ def test_deadlines_are_seen_wherever_the_group_is() -> None:
     assert set(scheduler.expired(3.0)) == {running, prefilling, waiting}
 
 
-@pytest.mark.parametrize(
-    ("prompt_length", "n", "error", "message"),
-    [
-        (0, 1, InvalidInput, "prompt has no tokens"),
-        (16, 1, InputTooLong, "prompt has 16 tokens; this model takes at most 15"),
-        (15, 5, InvalidInput, "n is 5; it must be from 1 to 4"),
-        (15, 0, InvalidInput, "n is 0; it must be from 1 to 4"),
-    ],
-)
-def test_what_can_never_run_is_refused(
-    prompt_length: int, n: int, error: type[Exception], message: str
-) -> None:
-    scheduler = Scheduler(slots=4, capacity=16, prefill_chunk=4)
-    scheduler.check(15, 4)
-    with pytest.raises(error, match=message):
-        scheduler.check(prompt_length, n)
-
-
 class RandomTraffic(RuleBasedStateMachine):
     """Arrivals, chunks, steps, ends and aborts in any order, against a cache of who wrote what."""
 
     @initialize(slots=st.integers(1, 6), prefill_chunk=st.integers(1, 8))
     def start(self, slots: int, prefill_chunk: int) -> None:
-        self.scheduler = Scheduler(slots, capacity=24, prefill_chunk=prefill_chunk)
-        self.cache: list[list[object]] = [[None] * 24 for _ in range(slots)]
+        self.scheduler = Scheduler(slots, prefill_chunk)
+        self.cache: list[list[object]] = [[None] * CAPACITY for _ in range(slots)]
         self.arrived: list[SequenceGroup] = []
         self.admitted: list[SequenceGroup] = []
         self.left: set[SequenceGroup] = set()  # aborted before they were admitted
@@ -145,11 +127,7 @@ class RandomTraffic(RuleBasedStateMachine):
 
     @rule(prompt_length=st.integers(1, 23), n=st.integers(1, 6), deadline=st.integers(1, 99))
     def arrive(self, prompt_length: int, n: int, deadline: int) -> None:
-        try:
-            self.scheduler.check(prompt_length, n)
-        except InvalidInput:
-            assert n > self.scheduler.slots
-            return
+        n = min(n, self.scheduler.slots)
         arrival = SequenceGroup(len(self.arrived), prompt_length, n, deadline)
         self.arrived.append(arrival)
         self.scheduler.add(arrival)
@@ -201,7 +179,7 @@ class RandomTraffic(RuleBasedStateMachine):
     @precondition(lambda self: self.can_step() is False and self.scheduler.running)
     @rule()
     def finish_full(self) -> None:
-        self.end([s for s in self.scheduler.running if s.length == self.scheduler.capacity])
+        self.end([s for s in self.scheduler.running if s.length == CAPACITY])
 
     @precondition(lambda self: self.arrived)
     @rule(data=st.data())
@@ -259,14 +237,14 @@ class RandomTraffic(RuleBasedStateMachine):
         assert self.scheduler.cached_positions == 0
 
     def finish_all_but_one_step(self) -> None:
-        full = [s for s in self.scheduler.running if s.length >= self.scheduler.capacity - 2]
+        full = [s for s in self.scheduler.running if s.length >= CAPACITY - 2]
         self.end(full)
         if self.scheduler.running:
             self.decode()
 
     def can_step(self) -> bool:
         running = self.scheduler.running
-        return bool(running) and all(s.length < self.scheduler.capacity for s in running)
+        return bool(running) and all(s.length < CAPACITY for s in running)
 
     def take_out(self, victim: SequenceGroup) -> None:
         if victim in self.scheduler.waiting:

@@ -1,0 +1,103 @@
+"""An artefact, read and verified before anything of it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.manifest import (
+    MANIFEST_FILE,
+    TOKENIZER_FILE,
+    GraphSpec,
+    Manifest,
+    ManifestError,
+    TensorSpec,
+    load_manifest,
+    verify_files,
+)
+from server.interface import expected_graphs
+
+
+class ArtefactError(Exception):
+    """An artefact that is not served; one line that names the file and the reason."""
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A verified artefact: its manifest, where its graphs are, and its tokenizer's content."""
+
+    directory: Path
+    manifest: Manifest
+    tokenizer: bytes
+
+
+def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact:
+    """Reads an artefact after comparing its digest and every file's with what they should be.
+
+    Args:
+        directory: where the artefact is.
+        expect_digest: `sha256:<hex>`, where the operator pins it.
+
+    Raises:
+        ArtefactError: a file is missing or altered, the digest is another, or a graph's declared
+            interface is not the one that this server binds.
+    """
+    try:
+        manifest = load_manifest(directory)
+        if expect_digest is not None and manifest.digest != expect_digest:
+            raise ManifestError(
+                f"{MANIFEST_FILE} has digest {manifest.digest}, but {expect_digest} is expected"
+            )
+        verify_files(directory, manifest)
+        _check_interface(manifest)
+        tokenizer = (directory / TOKENIZER_FILE).read_bytes()
+    except ManifestError as error:
+        raise ArtefactError(f"{directory}: {error}") from None
+    except OSError as error:
+        raise ArtefactError(
+            f"{directory}: cannot read {TOKENIZER_FILE}: {error.strerror}"
+        ) from None
+    return Artefact(directory, manifest, tokenizer)
+
+
+def _check_interface(manifest: Manifest) -> None:
+    if TOKENIZER_FILE not in manifest.files:
+        raise ManifestError(f"{MANIFEST_FILE} lists no {TOKENIZER_FILE}")
+    expected = expected_graphs(manifest)
+    if set(manifest.graphs) != set(expected):
+        raise ManifestError(
+            f"{MANIFEST_FILE} has graphs {', '.join(sorted(manifest.graphs)) or 'none'}; kind "
+            f"{manifest.kind} needs {', '.join(sorted(expected))}"
+        )
+    for role, graph in expected.items():
+        for problem in _differences(graph, manifest.graphs[role]):
+            raise ManifestError(f"{manifest.graphs[role].file} {problem}")
+
+
+def _differences(expected: GraphSpec, declared: GraphSpec) -> Iterator[str]:
+    for kind, wanted, given in (
+        ("input", expected.inputs, declared.inputs),
+        ("output", expected.outputs, declared.outputs),
+    ):
+        names = {spec.name: spec for spec in given}
+        if unknown := sorted(set(names) - {spec.name for spec in wanted}):
+            yield f"declares {kind}s that this server does not know: {', '.join(unknown)}"
+        for spec in wanted:
+            if spec.name not in names:
+                yield f"declares no {kind} {spec.name}"
+            elif not _same(spec, names[spec.name]):
+                found = names[spec.name]
+                yield (
+                    f"declares {kind} {spec.name} as {found.dtype}{list(found.shape)} instead of "
+                    f"{spec.dtype}{list(spec.shape)}"
+                )
+
+
+def _same(wanted: TensorSpec, given: TensorSpec) -> bool:
+    """Whether dtype and sizes agree; a dynamic axis may have any name."""
+    return wanted.dtype == given.dtype and _sizes(wanted) == _sizes(given)
+
+
+def _sizes(spec: TensorSpec) -> list[int | None]:
+    return [size if isinstance(size, int) else None for size in spec.shape]

@@ -1,0 +1,144 @@
+"""Runs a decoder's graphs on the rows of its cache: prefill, decode, and moves between rows.
+
+Bindings are kept, one for each batch size (decode) and each row (prefill), and every input and
+output lies in a buffer that was allocated once: a step writes numbers in place and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.artefact import Artefact
+from server.buffer import HostBuffer, allocator, bind_input, bind_output
+from server.limits import DecoderLimits
+from server.session import open_session
+from server.slots import CacheSlots
+
+Logits = NDArray[np.float32]
+
+
+class DecoderRunner:
+    """One decoder's sessions and cache; to be used by one thread only.
+
+    Logits that a method returns are a view of memory that the next run overwrites.
+
+    Attributes:
+        provider: the execution provider that runs the graphs.
+
+    Raises:
+        ArtefactError, DeviceError: as `open_session`.
+    """
+
+    def __init__(self, artefact: Artefact, limits: DecoderLimits, device_index: int = 0) -> None:
+        manifest = artefact.manifest
+        self._decoder = open_session(artefact, "decoder", device_index)
+        self._mover = open_session(artefact, "mover", device_index)
+        self.provider: str = self._decoder.get_providers()[0]
+        self._limits = limits
+        self._vocabulary_size = manifest.vocabulary_size
+        allocate = allocator(manifest.device, device_index)
+        self._slots = CacheSlots(manifest, limits.slots, limits.capacity, allocate)
+        self._input_ids = allocate((max(limits.slots, limits.prefill_chunk),), "int64")
+        self._past_lengths = allocate((limits.slots,), "int32")
+        self._every_row = allocate((limits.slots,), "int64")
+        self._every_row.write(range(limits.slots))
+        self._last_position = allocate((1,), "int64")
+        # Read and written by the CPU, whatever the device.
+        self._total_length = HostBuffer((1,), "int32")
+        self._moved_length = HostBuffer((1,), "int64")
+        self._logits = HostBuffer((limits.slots, self._vocabulary_size), "float32")
+        self._decode_bindings: dict[int, Any] = {}
+        self._prefill_bindings: dict[int, Any] = {}
+        self._move_binding = self._mover.io_binding()
+
+    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: bool) -> Logits:
+        """Computes a chunk of one row.
+
+        Args:
+            row: the slot.
+            ids: the tokens of the positions from `start` on, at most a prefill chunk.
+            start: positions of the row that are valid already.
+            logits: whether the logits of the last token are wanted.
+
+        Returns:
+            `[1, vocab]`, or `[0, vocab]` without logits.
+        """
+        wanted = int(logits)
+        binding = self._prefill_binding(row)
+        bind_input(binding, "input_ids", self._input_ids, (1, len(ids)))
+        bind_input(binding, "logit_positions", self._last_position, (wanted,))
+        bind_output(binding, "logits", self._logits, (wanted, self._vocabulary_size))
+        self._last_position.write([len(ids) - 1])
+        self._run(binding, ids, [start], start + len(ids))
+        return self._logits.array[:wanted]
+
+    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
+        """Computes one token of each of the leading rows.
+
+        Args:
+            tokens: the next token of each row.
+            lengths: the valid positions of each row; the token takes the next one.
+
+        Returns:
+            `[rows, vocab]`.
+        """
+        binding = self._decode_binding(len(tokens))
+        self._run(binding, tokens, lengths, max(lengths) + 1)
+        return self._logits.array[: len(tokens)]
+
+    def move(self, source: int, destination: int, length: int) -> None:
+        """Copies the first `length` positions of a row to another."""
+        self._moved_length.write([length])
+        binding = self._move_binding
+        bind_input(binding, "length", self._moved_length, (1,))
+        self._slots.bind_source(binding, "source", source)
+        self._slots.bind(binding, "destination", "moved", destination, 1)
+        self._mover.run_with_iobinding(binding)
+
+    def warm_up(self) -> None:
+        """Runs the largest shapes, so that the memory they need is there before it is needed."""
+        limits = self._limits
+        chunk = min(limits.prefill_chunk, limits.capacity)
+        self.prefill(0, [0] * chunk, limits.capacity - chunk, logits=True)
+        self.decode([0] * limits.slots, [limits.capacity - 1] * limits.slots)
+
+    def probe(self, row: int) -> None:
+        """Runs a small request in a row that is free; raises where the model cannot run at all."""
+        self.prefill(row, [0], 0, logits=True)
+
+    def _run(
+        self, binding: Any, ids: Sequence[int], lengths: Sequence[int], total_length: int
+    ) -> None:
+        if total_length > self._limits.capacity:
+            raise IndexError(f"{total_length} positions exceed a row of {self._limits.capacity}")
+        self._input_ids.write(ids)
+        self._past_lengths.write(lengths)
+        self._total_length.write([total_length])
+        self._decoder.run_with_iobinding(binding)
+
+    def _decode_binding(self, rows: int) -> Any:
+        """The binding of the leading rows."""
+        if rows not in self._decode_bindings:
+            binding = self._bind(0, rows)
+            bind_input(binding, "input_ids", self._input_ids, (rows, 1))
+            bind_input(binding, "logit_positions", self._every_row, (rows,))
+            bind_output(binding, "logits", self._logits, (rows, self._vocabulary_size))
+            self._decode_bindings[rows] = binding
+        return self._decode_bindings[rows]
+
+    def _prefill_binding(self, row: int) -> Any:
+        """The binding of one row, but for what depends on the chunk."""
+        if row not in self._prefill_bindings:
+            self._prefill_bindings[row] = self._bind(row, 1)
+        return self._prefill_bindings[row]
+
+    def _bind(self, first: int, rows: int) -> Any:
+        binding = self._decoder.io_binding()
+        bind_input(binding, "past_lengths", self._past_lengths, (rows,))
+        bind_input(binding, "total_sequence_length", self._total_length, (1,))
+        self._slots.bind(binding, "past", "present", first, rows)
+        return binding

@@ -1,0 +1,228 @@
+"""Continuous batching on the engine's thread: schedule, run, postprocess, again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.careful_runner import CarefulRunner, Runner
+from server.errors import DeadlinePassed, NonFinite, ServerError
+from server.generation import Generation, Stream
+from server.limits import DecoderLimits
+from server.metrics import ModelMetrics
+from server.outbox import Outbox
+from server.request import Failed, GenerationEvent, Ticket
+from server.sampler import Choice, sample
+from server.scheduler import Move, PrefillChunk, Scheduler
+from server.scheduler import Sequence as Row
+from server.trace import Did, Trace
+from server.waiting_room import WaitingRoom
+
+
+class DecoderWorker:
+    """What the engine of a decoder does; every method runs on the engine's thread.
+
+    Each iteration computes at most one prefill chunk and then one decode step for every running
+    row, so that neither starves the other.
+    """
+
+    def __init__(
+        self,
+        open_runner: Callable[[], Runner],
+        limits: DecoderLimits,
+        metrics: ModelMetrics,
+        waiting_room: WaitingRoom,
+        outbox: Outbox,
+        trace: Trace | None,
+    ) -> None:
+        self.provider = ""
+        self._open_runner = open_runner
+        self._limits = limits
+        self._metrics = metrics
+        self._waiting_room = waiting_room
+        self._outbox = outbox
+        self._trace = trace
+        self._scheduler = Scheduler(limits.slots, limits.prefill_chunk)
+        self._live: dict[object, Generation] = {}
+
+    def load(self) -> None:
+        """Opens the sessions and runs the largest shapes."""
+        self._runner = CarefulRunner(self._open_runner())
+        self._runner.warm_up()
+        self.provider = self._runner.provider
+        self._metrics.cache_capacity_tokens.set(self._limits.slots * self._limits.capacity)
+        self._metrics.ready.set(1)
+        self._publish()
+
+    def patience(self) -> float | None:
+        """No wait while there is work."""
+        return None if self._scheduler.idle else 0.0
+
+    def accept(self, generation: Generation) -> None:
+        """Takes a request that has a place in the waiting room."""
+        prompt_tokens = len(generation.request.prompt)
+        self._live[generation.ticket] = generation
+        self._scheduler.add(generation.group)
+        self._metrics.tokens["prompt"].inc(prompt_tokens)
+        self._metrics.request_prompt_tokens.observe(prompt_tokens)
+        self._record(Did.ACCEPT, generation.ticket)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Forgets a request whose caller has gone; one that has ended is ignored."""
+        if (generation := self._live.get(ticket)) is None:
+            return
+        stage = "queued" if generation.began_at is None else "running"
+        self._metrics.requests_cancelled[stage].inc()
+        self._record(Did.CANCEL, ticket)
+        self._take_out(generation)
+
+    def iterate(self) -> None:
+        """Ends what has expired; then at most one chunk, one step, and the news of both."""
+        for group in self._scheduler.expired(time.monotonic()):
+            self._fail(self._live[group.key], DeadlinePassed("the request's time is up"))
+        if chunk := self._scheduler.next_chunk():
+            self._prefill(chunk)
+        if self._scheduler.running:
+            self._decode()
+        self._outbox.flush()
+        self._publish()
+        if self._trace is not None:
+            self._trace.step += 1
+
+    def abandon(self, error: ServerError) -> None:
+        """Ends every request with an error; nothing is computed any more."""
+        self._metrics.ready.set(0)
+        for generation in self._live.values():
+            self._leave_queue(generation)
+            self._tell(generation, Failed(error))
+        self._live.clear()
+        self._scheduler = Scheduler(self._limits.slots, self._limits.prefill_chunk)
+        self._outbox.flush()
+        self._publish()
+
+    def _prefill(self, chunk: PrefillChunk) -> None:
+        generation = self._live[chunk.group.key]
+        if generation.began_at is None:
+            self._leave_queue(generation)
+            generation.began_at = time.monotonic()
+        ids = generation.request.prompt[chunk.start : chunk.end]
+        began = time.monotonic()
+        try:
+            logits = self._runner.prefill(chunk.row, ids, chunk.start, logits=chunk.last)
+        except ServerError as error:
+            self._fail(generation, error)
+            return
+        self._observe("prefill", began, sequences=1, tokens=len(ids))
+        self._record(Did.PREFILL, generation.ticket, span=(chunk.start, chunk.end))
+        self._move(self._scheduler.complete_chunk(chunk))
+        if chunk.last:
+            rows = self._scheduler.running[-chunk.group.n :]
+            self._extend(rows, np.repeat(logits, len(rows), axis=0))
+
+    def _decode(self) -> None:
+        rows = list(self._scheduler.running)
+        tokens = [self._stream(row).last_token for row in rows]
+        began = time.monotonic()
+        logits, errors = self._runner.decode(tokens, [row.length for row in rows])
+        self._observe("decode", began, sequences=len(rows), tokens=len(rows))
+        self._record(Did.DECODE, *(self._live[row.group.key].ticket for row in rows))
+        self._scheduler.complete_step()
+        if errors:
+            for index, error in errors.items():
+                self._fail_row(rows[index], error)
+            alive = [row.group.key in self._live for row in rows]
+            rows, logits = list(compress(rows, alive)), logits[alive]
+        if rows:
+            self._extend(rows, logits)
+
+    def _extend(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> None:
+        """Chooses the next token of each row, and takes out the rows that end with it."""
+        began = time.monotonic()
+        choices = sample(logits, [self._stream(row).sampling for row in rows])
+        now = time.monotonic()
+        self._metrics.sampling_duration.observe(now - began)
+        for row, choice in zip(rows, choices, strict=True):
+            if not choice.finite:
+                self._metrics.nonfinite_outputs.inc()
+                self._fail_row(row, NonFinite("the model's output is not finite"))
+        going = [
+            (row, choice)
+            for row, choice in zip(rows, choices, strict=True)
+            if row.group.key in self._live
+        ]
+        ended = [row for row, choice in going if self._accept_token(row, choice, now)]
+        self._metrics.tokens["generated"].inc(len(going))
+        self._move(self._scheduler.finish(ended))
+
+    def _accept_token(self, row: Row, choice: Choice, now: float) -> bool:
+        """Adds a token to its completion and tells of it; whether the completion ends with it."""
+        generation = self._live[row.group.key]
+        stream = generation.streams[row.index]
+        if stream.last_token_at is not None:
+            self._metrics.inter_token_latency.observe(now - stream.last_token_at)
+        if generation.first_token_at is None:
+            generation.first_token_at = now
+            self._metrics.time_to_first_token.observe(now - generation.submitted_at)
+        for event in stream.accept(choice, now):
+            self._tell(generation, event)
+        if stream.finished and generation.complete:
+            self._succeed(generation, now)
+        return stream.finished
+
+    def _succeed(self, generation: Generation, now: float) -> None:
+        self._metrics.request_generated_tokens.observe(generation.generated_tokens)
+        self._record(Did.SUCCEED, generation.ticket)
+        self._tell(generation, generation.summary(now))
+        del self._live[generation.ticket]
+
+    def _fail_row(self, row: Row, error: ServerError) -> None:
+        """Fails the request of a row, once."""
+        if generation := self._live.get(row.group.key):
+            self._fail(generation, error)
+
+    def _fail(self, generation: Generation, error: ServerError) -> None:
+        self._record(Did.FAIL, generation.ticket)
+        self._tell(generation, Failed(error))
+        self._take_out(generation)
+
+    def _take_out(self, generation: Generation) -> None:
+        """Frees everything that a request holds."""
+        self._leave_queue(generation)
+        del self._live[generation.ticket]
+        self._move(self._scheduler.abort(generation.group))
+
+    def _leave_queue(self, generation: Generation) -> None:
+        """Gives the request's place in the waiting room back, if it still has one."""
+        if generation.began_at is None:
+            self._waiting_room.leave(len(generation.request.prompt))
+
+    def _move(self, moves: Collection[Move]) -> None:
+        for move in moves:
+            self._runner.move(move.source, move.destination, move.length)
+
+    def _stream(self, row: Row) -> Stream:
+        return self._live[row.group.key].streams[row.index]
+
+    def _tell(self, generation: Generation, event: GenerationEvent) -> None:
+        self._outbox.add(generation.ticket, generation.deliver, event)
+
+    def _record(self, did: Did, *tickets: Ticket, span: tuple[int, ...] = ()) -> None:
+        if self._trace is not None:
+            self._trace.record(did, *tickets, span=span)
+
+    def _observe(self, phase: str, began: float, *, sequences: int, tokens: int) -> None:
+        self._metrics.step_duration[phase].observe(time.monotonic() - began)
+        self._metrics.engine_steps[phase].inc()
+        self._metrics.batch_sequences[phase].observe(sequences)
+        self._metrics.batch_tokens[phase].observe(tokens)
+
+    def _publish(self) -> None:
+        used = self._scheduler.used_slots
+        self._metrics.slots["used"].set(used)
+        self._metrics.slots["free"].set(self._limits.slots - used)
+        self._metrics.cache_tokens.set(self._scheduler.cached_positions)
+        self._metrics.queue_depth.set(self._waiting_room.requests)

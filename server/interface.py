@@ -1,0 +1,101 @@
+"""What the server binds: the inputs and outputs that the graphs of an artefact must have."""
+
+from __future__ import annotations
+
+from export.manifest import Device, GraphSpec, Manifest, ManifestError, TensorSpec
+
+CACHE_DTYPES = {Device.CPU: ("float32", "float16"), Device.CUDA: ("float16",)}
+HALVES = ("key", "value")
+
+
+def expected_graphs(manifest: Manifest) -> dict[str, GraphSpec]:
+    """The graphs that a kind of model must have, by role; file names are not compared.
+
+    Raises:
+        ManifestError: the kind is none that this server runs, or the cache has a dtype that it
+            cannot bind.
+    """
+    if manifest.kind == "encoder":
+        return {"encoder": _encoder(manifest)}
+    if manifest.kind == "decoder":
+        return {"decoder": _decoder(manifest), "mover": _mover(manifest)}
+    raise ManifestError(f"kind is {manifest.kind!r}; this server runs encoder and decoder")
+
+
+def cache_names(manifest: Manifest) -> tuple[str, ...]:
+    """`{layer}.key` and `{layer}.value` of every layer of the decoder."""
+    layers = _size(manifest, "decoder_layers")
+    return tuple(f"{layer}.{half}" for layer in range(layers) for half in HALVES)
+
+
+def _encoder(manifest: Manifest) -> GraphSpec:
+    if manifest.pooling is None:
+        raise ManifestError("an encoder needs a pooling, and the manifest gives none")
+    return GraphSpec(
+        file="",
+        weights=(),
+        inputs=(
+            TensorSpec("input_ids", "int64", ("tokens",)),
+            TensorSpec("positions", "int64", ("tokens",)),
+            TensorSpec("pad_map", "int64", ("batch", "longest")),
+            TensorSpec("unpad_map", "int64", ("tokens",)),
+            TensorSpec("lengths", "int64", ("batch",)),
+        ),
+        outputs=(TensorSpec("embeddings", "float32", ("batch", manifest.pooling.dimensions)),),
+    )
+
+
+def _decoder(manifest: Manifest) -> GraphSpec:
+    logits = TensorSpec("logits", "float32", ("logits", manifest.vocabulary_size))
+    return GraphSpec(
+        file="",
+        weights=(),
+        inputs=(
+            TensorSpec("input_ids", "int64", ("batch", "sequence")),
+            TensorSpec("past_lengths", "int32", ("batch",)),
+            TensorSpec("total_sequence_length", "int32", (1,)),
+            TensorSpec("logit_positions", "int64", ("logits",)),
+            *_caches(manifest, "past", "batch"),
+        ),
+        outputs=(logits, *_caches(manifest, "present", "batch")),
+    )
+
+
+def _mover(manifest: Manifest) -> GraphSpec:
+    return GraphSpec(
+        file="",
+        weights=(),
+        inputs=(
+            TensorSpec("length", "int64", (1,)),
+            *_caches(manifest, "source", 1),
+            *_caches(manifest, "destination", 1),
+        ),
+        outputs=_caches(manifest, "moved", 1),
+    )
+
+
+def _caches(manifest: Manifest, part: str, rows: int | str) -> tuple[TensorSpec, ...]:
+    shape = (rows, _size(manifest, "kv_heads"), "capacity", _size(manifest, "head_dim"))
+    dtype = _cache_dtype(manifest)
+    return tuple(TensorSpec(f"{part}.{cache}", dtype, shape) for cache in cache_names(manifest))
+
+
+def _cache_dtype(manifest: Manifest) -> str:
+    """The dtype that the decoder declares for its cache."""
+    decoder = manifest.graphs.get("decoder")
+    declared = {spec.name: spec for spec in decoder.inputs} if decoder else {}
+    if (spec := declared.get("past.0.key")) is None:
+        raise ManifestError("the manifest declares no decoder with an input past.0.key")
+    if spec.dtype not in CACHE_DTYPES[manifest.device]:
+        raise ManifestError(
+            f"the cache is {spec.dtype}; on {manifest.device} it must be "
+            f"{' or '.join(CACHE_DTYPES[manifest.device])}"
+        )
+    return spec.dtype
+
+
+def _size(manifest: Manifest, name: str) -> int:
+    value = manifest.config.get(name)
+    if not isinstance(value, int) or value < 1:
+        raise ManifestError(f"config.{name} is {value!r}; a decoder needs a number from 1")
+    return value

@@ -1,0 +1,152 @@
+"""ONNX Runtime sessions: one pool of threads for all, settings from the manifest, no fallback."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import onnxruntime
+
+from export.manifest import Device, GraphSpec, SessionSettings, session_settings
+from server.artefact import Artefact, ArtefactError
+from server.errors import OverLimit, ServerError, StepFailed
+
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+}
+# Nodes on shapes, which ONNX Runtime rightly computes on the CPU; any other there is a fallback.
+_CPU_NODES = frozenset(
+    "Add Cast Concat Gather Range Shape Slice Squeeze Sub Unsqueeze".split()  # noqa: SIM905
+)
+_OUT_OF_MEMORY = ("Available memory of", "Failed to allocate memory")
+
+
+class DeviceError(Exception):
+    """The device that an artefact needs is not there; says what is missing and what to do."""
+
+
+def share_thread_pool(threads: int) -> None:
+    """Gives all sessions of this process one pool; the first call decides its size.
+
+    To be called before the first session is opened. ONNX Runtime cannot replace the pool.
+    """
+    try:
+        onnxruntime.set_global_thread_pool_sizes(threads, 1)
+    except Exception as error:
+        if "already been created" not in str(error):
+            raise
+
+
+def open_session(artefact: Artefact, role: str, device_index: int = 0) -> Any:
+    """Opens a graph of an artefact on the device that the artefact was built for.
+
+    Returns:
+        An `onnxruntime.InferenceSession`; to be used by one thread only.
+
+    Raises:
+        ArtefactError: the graph does not load, or is not what the manifest declares.
+        DeviceError: the device, its driver or its libraries are missing.
+    """
+    device, graph = artefact.manifest.device, artefact.manifest.graphs[role]
+    settings = session_settings(device, device_index)
+    if device is Device.CUDA:
+        _prepare_cuda()
+    try:
+        session = onnxruntime.InferenceSession(
+            str(artefact.directory / graph.file),
+            _session_options(settings),
+            providers=[(settings.provider, settings.provider_options), "CPUExecutionProvider"]
+            if device is Device.CUDA
+            else [settings.provider],
+            enable_fallback=0,
+        )
+    except Exception as error:
+        if "CUDA failure" in str(error):
+            raise DeviceError(
+                f"CUDA device {device_index} cannot be used: {_line(error)}"
+            ) from None
+        raise ArtefactError(f"{artefact.directory}: {graph.file} {_line(error)}") from None
+    session.disable_fallback()
+    _check_provider(session, settings, device_index)
+    _check_interface(artefact, graph, session)
+    return session
+
+
+def step_error(error: Exception) -> ServerError:
+    """What a caller is told of an exception from a run: nothing of its text, which is logged."""
+    if any(text in str(error) for text in _OUT_OF_MEMORY):
+        return OverLimit("the device has no memory for this request")
+    return StepFailed("computing failed")
+
+
+def _session_options(settings: SessionSettings) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.use_per_session_threads = False
+    options.enable_mem_pattern = settings.enable_mem_pattern
+    options.enable_cpu_mem_arena = settings.enable_cpu_mem_arena
+    options.graph_optimization_level = getattr(
+        onnxruntime.GraphOptimizationLevel, settings.graph_optimization_level
+    )
+    for key, value in settings.config_entries.items():
+        options.add_session_config_entry(key, value)
+    return options
+
+
+def _prepare_cuda() -> None:
+    """Loads NVIDIA's libraries, without cuDNN: it would change the attention kernels."""
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        raise DeviceError(
+            "the installed onnxruntime is the one for CPUs; install the extra `cuda` instead of "
+            "`cpu` (never both)"
+        )
+    os.environ.setdefault("ORT_ENABLE_CUDNN_FLASH_ATTENTION", "0")
+    onnxruntime.preload_dlls(cudnn=False)
+
+
+def _check_provider(session: Any, settings: SessionSettings, device_index: int) -> None:
+    """Refuses a session that ONNX Runtime put elsewhere, in whole or in part, without a word."""
+    provider = session.get_providers()[0]
+    if provider != settings.provider:
+        raise DeviceError(
+            f"CUDA device {device_index} was asked for, but ONNX Runtime fell back to {provider}: "
+            "the NVIDIA driver (580 or newer) or the CUDA 13 libraries (extra `cuda`) are missing"
+        )
+    if provider == "CPUExecutionProvider":
+        return
+    strays = sorted(
+        {
+            node.op_type
+            for part in session.get_provider_graph_assignment_info()
+            if part.ep_name != provider
+            for node in part.get_nodes()
+        }
+        - _CPU_NODES
+    )
+    if strays:
+        raise DeviceError(f"{provider} has no kernel for {', '.join(strays)} of this artefact")
+
+
+def _check_interface(artefact: Artefact, graph: GraphSpec, session: Any) -> None:
+    for kind, declared, nodes in (
+        ("inputs", graph.inputs, session.get_inputs()),
+        ("outputs", graph.outputs, session.get_outputs()),
+    ):
+        found = {
+            node.name: (_DTYPES.get(node.type, node.type), _sizes(node.shape)) for node in nodes
+        }
+        if found != {spec.name: (spec.dtype, _sizes(spec.shape)) for spec in declared}:
+            raise ArtefactError(
+                f"{artefact.directory}: {graph.file} has other {kind} than the manifest declares"
+            )
+
+
+def _sizes(shape: Any) -> list[int | None]:
+    return [size if isinstance(size, int) else None for size in shape]
+
+
+def _line(error: Exception) -> str:
+    """The first line of what ONNX Runtime says."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
