@@ -1,0 +1,216 @@
+"""build: from a checkpoint to a verified artefact, which appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from export.decoder_graph import decoder_graph
+from export.draft import draft_manifest
+from export.encoder_graph import encoder_graph
+from export.gate import GateTask, run_gate
+from export.graph import write_graph
+from export.manifest import (
+    MANIFEST_FILE,
+    PARITY_FILE,
+    TOKENIZER_FILE,
+    Device,
+    FileSpec,
+    GraphSpec,
+    Manifest,
+    Precision,
+    canonical_json,
+    describe_file,
+)
+from export.mover_graph import write_mover_graph
+from export.parity import ParityReport
+from export.progress import Steps
+from export.source import Source
+from model.checkpoint import Checkpoint
+from model.checkpoints import load_checkpoint
+from model.config import Kind, Pooling, PoolingMode
+
+TOLERANCE = 1e-4  # of logits and of embeddings, in fp32
+
+
+class BuildError(ValueError):
+    """What was asked for cannot be built; the message names the option or the path."""
+
+
+class ParityFailure(RuntimeError):
+    """The graphs do not compute what the checkpoint does; nothing was left at the output path."""
+
+    def __init__(self, report: ParityReport) -> None:
+        super().__init__(f"{len(report.failures)} of {len(report.checks)} checks failed")
+        self.report = report
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What to build.
+
+    Attributes:
+        output: the artefact's directory; it must not exist unless `force`.
+        pooling: instead of the checkpoint's; None to keep it.
+        max_length: tokens of a text, or positions of a cache slot; None for the model's own.
+        tolerance: the largest difference from eager PyTorch that passes.
+    """
+
+    output: Path
+    name: str
+    device: Device = Device.CPU
+    precision: Precision = Precision.FP32
+    pooling: PoolingMode | None = None
+    max_length: int | None = None
+    tolerance: float = TOLERANCE
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        if self.device is not Device.CPU:
+            raise BuildError(f"--device {self.device} is not supported yet; cpu is")
+        if self.precision is not Precision.FP32:
+            raise BuildError(f"--precision {self.precision} is not supported yet; fp32 is")
+        if self.output.exists() and not self.force:
+            raise BuildError(f"{self.output} exists; --force replaces it")
+        if self.output.exists() and not (self.output / MANIFEST_FILE).is_file():
+            raise BuildError(f"{self.output} exists and is not an artefact; it is left alone")
+        if not self.output.parent.is_dir():
+            raise BuildError(f"{self.output.parent}, which is to hold the artefact, does not exist")
+
+
+def build(source: Source, options: BuildOptions, steps: Steps) -> Manifest:
+    """Builds, verifies and only then publishes an artefact.
+
+    Raises:
+        BuildError: the options do not fit the checkpoint.
+        CheckpointError: the checkpoint cannot be used.
+        ExportError: a graph cannot be written.
+        GateError: the gate could not do its work.
+        ParityFailure: a check failed.
+    """
+    steps.expect(4)
+    with _staging(options.output) as directory:
+        manifest = _write(source, options, directory, steps)
+        report = run_gate(
+            GateTask(
+                directory,
+                source.path,
+                manifest,
+                options.tolerance,
+                stores_reference=True,
+            ),
+            steps,
+        )
+        if report.failures:
+            raise ParityFailure(report)
+        manifest = _seal(directory, manifest, report)
+        _publish(directory, options.output)
+    return manifest
+
+
+def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
+    """The checkpoint with what the options change.
+
+    Raises:
+        BuildError: an option does not fit the kind of the model, or one is needed.
+    """
+    config = checkpoint.config
+    if config.kind is Kind.ENCODER_DECODER:
+        raise BuildError(f"kind {config.kind} is not supported yet; encoder and decoder are")
+    if options.max_length is not None and not 0 < options.max_length <= config.max_positions:
+        raise BuildError(
+            f"--max-length {options.max_length}; the model takes 1 to {config.max_positions} tokens"
+        )
+    if config.kind is Kind.DECODER:
+        if options.pooling is not None:
+            raise BuildError(f"--pooling {options.pooling} is for encoders; this is a decoder")
+        return checkpoint
+    if options.pooling is None:
+        if checkpoint.pooling is None:
+            modes = ", ".join(PoolingMode)
+            raise BuildError(f"the checkpoint does not say how to pool; add --pooling: {modes}")
+        return checkpoint
+    normalize = checkpoint.pooling is not None and checkpoint.pooling.normalize
+    return replace(checkpoint, pooling=Pooling(options.pooling, normalize))
+
+
+def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps) -> Manifest:
+    """Writes everything that comes from the checkpoint; the draft of the manifest."""
+    steps.advance("reading the checkpoint")
+    checkpoint = apply_options(load_checkpoint(source.path), options)
+    steps.advance("tracing the graphs")
+    (directory / TOKENIZER_FILE).write_bytes(checkpoint.tokenizer_json)
+    graphs = _write_graphs(checkpoint, directory)
+    return draft_manifest(
+        checkpoint,
+        name=options.name,
+        source=source.describe(),
+        graphs=graphs,
+        files=_describe_files(directory),
+        max_length=options.max_length,
+    )
+
+
+def _write_graphs(checkpoint: Checkpoint, directory: Path) -> dict[str, GraphSpec]:
+    model = checkpoint.build()
+    checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
+    if checkpoint.config.kind is Kind.ENCODER:
+        assert checkpoint.pooling is not None
+        return {"encoder": write_graph(encoder_graph(model, checkpoint.pooling), directory)}
+    return {
+        "decoder": write_graph(decoder_graph(model), directory),
+        "mover": write_mover_graph(checkpoint.config, "float32", directory),
+    }
+
+
+def _seal(directory: Path, draft: Manifest, report: ParityReport) -> Manifest:
+    """Adds what the gate found and writes the manifest."""
+    (directory / PARITY_FILE).write_bytes(canonical_json(report.to_json()))
+    manifest = replace(
+        draft,
+        files=_describe_files(directory),
+        parity=report.summary(),
+        built_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    ).sealed()
+    (directory / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+    return manifest
+
+
+def _describe_files(directory: Path) -> dict[str, FileSpec]:
+    return {path.name: describe_file(path) for path in sorted(directory.iterdir())}
+
+
+@contextmanager
+def _staging(output: Path) -> Iterator[Path]:
+    """A directory beside the output, so that it can be renamed to it; gone at the end."""
+    directory = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    directory.mkdir()
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _publish(directory: Path, output: Path) -> None:
+    """Makes the directory durable and renames it to the output; what was there goes after."""
+    for path in (*directory.iterdir(), directory):
+        _sync(path)
+    replaced = directory.with_suffix(".replaced")
+    if output.exists():
+        output.rename(replaced)
+    directory.rename(output)
+    _sync(output.parent)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,170 @@
+"""The numbers half of the gate for decoders: logits and tokens against eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+
+from export.decoder_run import DecoderRun, Ids, MoverRun
+from export.manifest import GraphSpec
+from export.parity import Check, compare
+from model.generate import generate_greedy, logits
+from model.transformer import Transformer
+
+Logits = NDArray[np.float32]
+
+_CAPACITY = 160
+_PREFILLS = ((1,), (2,), (17,), (128,), (5, 1), (3, 29, 12), (2, 1, 9, 4, 16, 7, 3))
+_CHUNKED, _CHUNKS = 97, (16, 64)
+_PASTS = (0, 1, 7, 15, 40, 64, 96)
+_STEPS = 24
+_GREEDY = 64
+
+
+class DecoderChecks:
+    """The graphs of a decoder beside its model."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        decoder: ort.InferenceSession,
+        mover: ort.InferenceSession,
+        graph: GraphSpec,
+        max_positions: int,
+        tolerance: float,
+    ) -> None:
+        self._model = model
+        self._decoder = decoder
+        self._mover = mover
+        self._graph = graph
+        self._capacity = min(_CAPACITY, max_positions)
+        self._tolerance = tolerance
+
+    def prefill(self) -> Iterator[Check]:
+        """First prompts in one go, of several batch sizes, padded on the right."""
+        for lengths in _PREFILLS:
+            prompts = [
+                self._prompt(min(length, self._capacity), i) for i, length in enumerate(lengths)
+            ]
+            batch, longest = len(prompts), max(map(len, prompts))
+            padded = np.zeros((batch, longest), dtype=np.int64)
+            for padded_row, prompt in zip(padded, prompts, strict=True):
+                padded_row[: len(prompt)] = prompt
+            found = self._run(batch).step(padded, [0] * batch).reshape(batch, longest, -1)
+            for row, prompt in enumerate(prompts):
+                shape = f"batch {batch}, row {row} of length {len(prompt)}, past 0"
+                yield self._compare(
+                    "prefill", shape, found[row, : len(prompt)], self._wanted(prompt)
+                )
+
+    def chunked_prefill(self) -> Iterator[Check]:
+        """A prompt in chunks gives the logits that it gives in one go; early chunks need none."""
+        prompt = self._prompt(min(_CHUNKED, self._capacity))
+        whole = self._run().step(prompt[None], [0])
+        for size in _CHUNKS:
+            run = self._run()
+            starts = range(0, len(prompt), size)
+            for start in starts[:-1]:
+                run.step(prompt[None, start:][:, :size], [start], logit_positions=())
+            last = run.step(prompt[None, starts[-1] :], [starts[-1]])
+            shape = f"length {len(prompt)} in chunks of {size}"
+            name = "chunked prefill"
+            yield self._compare(f"{name} and one go", shape, last, whole[starts[-1] :])
+            yield self._compare(name, shape, last, self._wanted(prompt)[starts[-1] :])
+
+    def decode(self) -> Iterator[Check]:
+        """One new token for rows of several past lengths, together and each alone."""
+        pasts = [past for past in _PASTS if past < self._capacity]
+        prompts = [self._prompt(past + 1, i) for i, past in enumerate(pasts)]
+        run = self._run(len(prompts))
+        for slot, (prompt, past) in enumerate(zip(prompts, pasts, strict=True)):
+            if past:
+                run.step(prompt[None, :past], [0], slot, logit_positions=())
+        tokens = np.stack([prompt[-1:] for prompt in prompts])
+        together = run.step(tokens, pasts)
+        for slot, past in enumerate(pasts):
+            shape = f"past {past} in a batch of {len(pasts)}"
+            yield self._compare("decode", shape, together[slot], self._wanted(prompts[slot])[-1])
+            alone = run.step(tokens[slot : slot + 1], [past], slot)[0]
+            yield compare("decode alone and batched", shape, together[slot], alone, bound=0.0)
+
+    def cached_decode(self) -> Iterator[Check]:
+        """Token by token with the cache gives the logits of computing everything at once."""
+        prompt = self._prompt(min(9 + _STEPS, self._capacity))
+        start = min(9, len(prompt))
+        run = self._run()
+        run.step(prompt[None, :start], [0], logit_positions=())
+        found = [run.step(prompt[None, i : i + 1], [i])[0] for i in range(start, len(prompt))]
+        if found:
+            shape = f"past {start} to {len(prompt) - 1}"
+            yield self._compare(
+                "cached decode", shape, np.stack(found), self._wanted(prompt)[start:]
+            )
+
+    def greedy(self) -> Iterator[Check]:
+        """The same tokens as the oracle over many steps.
+
+        Where the oracle's two likeliest tokens are closer than the tolerance allows either to
+        move, both are right, and the comparison ends there.
+        """
+        prompt = self._prompt(min(8, self._capacity))
+        steps = min(_GREEDY, self._capacity - len(prompt))
+        wanted = generate_greedy(self._model, prompt.tolist(), steps)
+        found = self._generate(prompt, steps)
+        shape = f"{steps} tokens after {len(prompt)}"
+        differing = [i for i in range(steps) if found[i] != wanted[i]]
+        if differing and self._tied(np.array([*prompt, *wanted[: differing[0]]])):
+            note = f"a tie at token {differing[0]}, where the comparison ends"
+            yield Check("greedy tokens", shape, 0.0, 0.0, note)
+        else:
+            note = f"the first at token {differing[0]}" if differing else ""
+            yield Check("greedy tokens", shape, float(len(differing)), 0.0, note)
+
+    def move(self) -> Iterator[Check]:
+        """A moved row is exact up to its length, and untouched beyond."""
+        run = self._run(slots=3)
+        generator = np.random.default_rng(0)
+        for cache in run.caches.values():
+            cache[:] = generator.standard_normal(cache.shape)
+        for length in sorted({1, self._capacity // 2 + 1, self._capacity}):
+            before = {name: cache.copy() for name, cache in run.caches.items()}
+            MoverRun(self._mover).move(run, source=2, destination=1, length=length)
+            for cache in before.values():
+                cache[1, :, :length] = cache[2, :, :length]
+            found, wanted = (
+                np.concatenate([cache.ravel() for cache in caches.values()])
+                for caches in (run.caches, before)
+            )
+            shape = f"{length} of {self._capacity} positions, {len(before)} caches"
+            yield compare("moved row", shape, found, wanted, bound=0.0)
+
+    def _run(self, slots: int = 1) -> DecoderRun:
+        return DecoderRun(self._decoder, self._graph, slots, self._capacity)
+
+    def _prompt(self, length: int, seed: int = 0) -> Ids:
+        generator = np.random.default_rng(seed)
+        return generator.integers(0, self._model.config.decoder_vocab_size, length)
+
+    def _wanted(self, prompt: Ids) -> Logits:
+        """Eager PyTorch's logits `[S, vocab]`, everything computed at once."""
+        return logits(self._model, torch.from_numpy(prompt)[None])[0][0].numpy()
+
+    def _generate(self, prompt: Ids, steps: int) -> list[int]:
+        run = self._run()
+        scores = run.step(prompt[None], [0], logit_positions=[len(prompt) - 1])
+        tokens = [int(scores[0].argmax())]
+        for past in range(len(prompt), len(prompt) + steps - 1):
+            scores = run.step(np.array([[tokens[-1]]]), [past])
+            tokens.append(int(scores[0].argmax()))
+        return tokens[:steps]
+
+    def _tied(self, tokens: Ids) -> bool:
+        second, first = np.sort(self._wanted(tokens)[-1])[-2:]
+        return bool(first - second <= 2 * self._tolerance)
+
+    def _compare(self, name: str, shape: str, found: Logits, wanted: Logits) -> Check:
+        return compare(name, shape, found, wanted, self._tolerance)

@@ -1,0 +1,98 @@
+"""The numbers half of the gate for encoders: embeddings against eager PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+
+from export.packing import Ids, pack
+from export.parity import Check, compare
+from model.config import Pooling
+from model.generate import embed
+from model.transformer import Transformer
+
+# Lengths of the texts of each batch; those beyond the model's limit are cut to it.
+_BATCHES = (
+    (1,),
+    (2,),
+    (17,),
+    (200,),
+    (3, 1),
+    (9, 129, 1),
+    (1, 5, 2, 64, 9, 33, 128),
+    (*range(1, 33),),
+)
+_ALONE = 1e-6  # of the vector's norm: what batch-mates may change
+
+
+class EncoderChecks:
+    """The graph of an encoder beside its model."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        pooling: Pooling,
+        session: ort.InferenceSession,
+        max_input: int,
+        tolerance: float,
+    ) -> None:
+        self._model = model
+        self._pooling = pooling
+        self._session = session
+        self._max_input = max_input
+        self._tolerance = tolerance
+
+    def embeddings(self) -> Iterator[Check]:
+        """Batches of several sizes and lengths; the longest text that the model takes."""
+        for lengths in (*_BATCHES, (self._max_input,)):
+            texts = self._texts(lengths)
+            found = run_encoder(self._session, texts)
+            wanted = reference_embeddings(self._model, self._pooling, texts)
+            yield compare("embeddings", _shape(texts), found, wanted, self._tolerance)
+
+    def alone_and_batched(self) -> Iterator[Check]:
+        """A text's vector does not depend on its batch-mates."""
+        texts = self._texts(_BATCHES[-2])
+        together = run_encoder(self._session, texts)
+        for text, vector in zip(texts, together, strict=True):
+            alone = run_encoder(self._session, [text])[0]
+            bound = _ALONE * float(np.linalg.norm(alone))
+            shape = f"length {len(text)} in a batch of {len(texts)}"
+            yield compare("embeddings alone and batched", shape, vector, alone, bound)
+
+    def _texts(self, lengths: Sequence[int]) -> list[Ids]:
+        return random_texts(
+            self._model.config.vocab_size, [min(length, self._max_input) for length in lengths]
+        )
+
+
+def random_texts(vocab_size: int, lengths: Sequence[int]) -> list[Ids]:
+    """Ids of every kind, the same each time."""
+    generator = np.random.default_rng(len(lengths))
+    return [generator.integers(0, vocab_size, length) for length in lengths]
+
+
+def run_encoder(session: ort.InferenceSession, texts: Sequence[Ids]) -> NDArray[np.float32]:
+    """The graph's embeddings `[B, d_model]`."""
+    embeddings: NDArray[np.float32] = session.run(["embeddings"], pack(texts))[0]
+    return embeddings
+
+
+def reference_embeddings(
+    model: Transformer, pooling: Pooling, texts: Sequence[Ids]
+) -> NDArray[np.float32]:
+    """Eager PyTorch's embeddings `[B, d_model]`."""
+    lengths = torch.tensor([len(text) for text in texts])
+    padded = torch.zeros(len(texts), int(lengths.max()), dtype=torch.int64)
+    for row, text in zip(padded, texts, strict=True):
+        row[: len(text)] = torch.from_numpy(text)
+    embeddings: NDArray[np.float32] = embed(model, pooling, padded, lengths).numpy()
+    return embeddings
+
+
+def _shape(texts: Sequence[Ids]) -> str:
+    return f"batch {len(texts)}, lengths {' '.join(str(len(text)) for text in texts)}"

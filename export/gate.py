@@ -1,0 +1,179 @@
+"""The parity gate: an export that is not verified does not exist.
+
+It runs in a process of its own, from nothing but the files: the artefact's and the checkpoint's.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from export.decoder_checks import DecoderChecks
+from export.encoder_checks import EncoderChecks
+from export.manifest import REFERENCE_FILE, Manifest, session_settings
+from export.parity import Check, ParityReport
+from export.progress import Steps
+from export.reference import decoder_reference, encoder_reference, write_reference
+from export.session import open_session
+from export.weight_checks import WeightChecks
+from model.checkpoints import load_checkpoint
+from model.config import Kind, Pooling, PoolingMode
+from model.transformer import Transformer
+
+NumberChecks = dict[str, Callable[[], Iterator[Check]]]  # by what is said while they run
+
+
+class GateError(RuntimeError):
+    """The gate could not do its work; nothing is known about the artefact."""
+
+
+@dataclass(frozen=True)
+class GateTask:
+    """What to check.
+
+    Attributes:
+        directory: holds the graphs.
+        checkpoint: the directory or .gguf file that they were made from.
+        manifest: describes the graphs; a draft while building.
+        stores_reference: whether to write reference.npz.
+    """
+
+    directory: Path
+    checkpoint: Path
+    manifest: Manifest
+    tolerance: float
+    stores_reference: bool
+
+
+def run_gate(task: GateTask, steps: Steps) -> ParityReport:
+    """Runs the gate in a new process, which ends with this call, whatever ends it.
+
+    Raises:
+        GateError: the process failed or was killed.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_run_and_send, args=(task, sender), daemon=True)
+    process.start()
+    sender.close()  # the process holds the other end alone, so that its death is seen here
+    try:
+        return _receive(receiver, steps)
+    except EOFError:
+        process.join()
+        raise GateError(f"the gate's process ended with exit code {process.exitcode}") from None
+    finally:
+        process.kill()
+        process.join()
+
+
+def check_artefact(task: GateTask, steps: Steps) -> ParityReport:
+    """Both halves of the gate, in this process."""
+    checkpoint = load_checkpoint(task.checkpoint)
+    steps.advance("comparing weights with the source")
+    weights = WeightChecks(checkpoint)
+    files = [graph.file for graph in task.manifest.graphs.values()]
+    checks = list(weights.compare({file: task.directory / file for file in files}))
+    model = checkpoint.build()
+    checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
+    numbers = _number_checks(task, model)
+    steps.expect(len(numbers))
+    for label, run in numbers.items():
+        steps.advance(f"comparing {label} with PyTorch")
+        checks += run()
+    if task.stores_reference:
+        _store_reference(task, model)
+    return ParityReport(
+        tolerance=task.tolerance,
+        checks=tuple(checks),
+        traced=weights.traced,
+        computed=weights.computed,
+        unused=checkpoint.unused,
+    )
+
+
+def pooling_of(manifest: Manifest) -> Pooling:
+    """The pooling that an encoder's manifest states."""
+    assert manifest.pooling is not None
+    return Pooling(PoolingMode(manifest.pooling.mode), manifest.pooling.normalize)
+
+
+def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
+    manifest = task.manifest
+    settings = session_settings(manifest.device)
+    sessions = {
+        role: open_session(task.directory / graph.file, settings)
+        for role, graph in manifest.graphs.items()
+    }
+    if model.config.kind is Kind.ENCODER:
+        encoder = EncoderChecks(
+            model,
+            pooling_of(manifest),
+            sessions["encoder"],
+            manifest.limits.max_input,
+            task.tolerance,
+        )
+        return {
+            "embeddings": encoder.embeddings,
+            "embeddings alone and batched": encoder.alone_and_batched,
+        }
+    decoder = DecoderChecks(
+        model,
+        sessions["decoder"],
+        sessions["mover"],
+        manifest.graphs["decoder"],
+        manifest.limits.max_positions,
+        task.tolerance,
+    )
+    return {
+        "prefill": decoder.prefill,
+        "chunked prefill": decoder.chunked_prefill,
+        "batched decode": decoder.decode,
+        "cached decode": decoder.cached_decode,
+        "greedy tokens": decoder.greedy,
+        "moved rows": decoder.move,
+    }
+
+
+def _store_reference(task: GateTask, model: Transformer) -> None:
+    limits = task.manifest.limits
+    if model.config.kind is Kind.ENCODER:
+        arrays = encoder_reference(model, pooling_of(task.manifest), limits.max_input)
+    else:
+        arrays = decoder_reference(model, limits.max_positions)
+    write_reference(task.directory / REFERENCE_FILE, arrays)
+
+
+class _SentSteps:
+    """Tells the parent process."""
+
+    def __init__(self, sender: Connection) -> None:
+        self._sender = sender
+
+    def expect(self, steps: int) -> None:
+        self._sender.send(steps)
+
+    def advance(self, label: str) -> None:
+        self._sender.send(label)
+
+
+def _run_and_send(task: GateTask, sender: Connection) -> None:
+    try:
+        sender.send(check_artefact(task, _SentSteps(sender)))
+    except Exception as error:
+        sender.send(GateError(f"{type(error).__name__}: {error}"))
+
+
+def _receive(receiver: Connection, steps: Steps) -> ParityReport:
+    while True:
+        match receiver.recv():
+            case ParityReport() as report:
+                return report
+            case GateError() as error:
+                raise error
+            case int(more):
+                steps.expect(more)
+            case str(label):
+                steps.advance(label)

@@ -1,0 +1,88 @@
+"""What the gate finds: checks, each with its shapes, its worst difference and its bound."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from export.manifest import ParitySummary
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison.
+
+    Attributes:
+        name: what was compared.
+        shape: at which shape or on which tensor.
+        difference: the worst absolute difference; None where none can be told: the shapes differ,
+            or either side holds NaN or infinity.
+        bound: the largest difference that passes.
+        note: what a number cannot say.
+    """
+
+    name: str
+    shape: str
+    difference: float | None
+    bound: float
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.difference is not None and self.difference <= self.bound
+
+    def __str__(self) -> str:
+        found = "no number" if self.difference is None else f"{self.difference:.3g}"
+        text = f"{self.name} ({self.shape}): worst difference {found}, bound {self.bound:.3g}"
+        return f"{text}; {self.note}" if self.note else text
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """Everything that the gate checked.
+
+    Attributes:
+        traced: graph file -> initializer -> the source tensors that it was compared with.
+        computed: graph file -> initializers that were recomputed from the configuration.
+        unused: source tensors that the family's table lists as unused.
+    """
+
+    tolerance: float
+    checks: tuple[Check, ...]
+    traced: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    computed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.passed)
+
+    def summary(self) -> ParitySummary:
+        """The part that the manifest repeats."""
+        differences = [check.difference for check in self.checks if check.difference is not None]
+        return ParitySummary(
+            checks=len(self.checks),
+            worst_difference=max(differences, default=0.0),
+            tolerance=self.tolerance,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of parity.json."""
+        checks = [asdict(check) | {"passed": check.passed} for check in self.checks]
+        return asdict(self) | {"checks": checks}
+
+
+def compare(name: str, shape: str, found: ArrayLike, wanted: ArrayLike, bound: float) -> Check:
+    """Compares what the runtime found with what eager PyTorch wants."""
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    if found.shape != wanted.shape:
+        note = f"shape {list(found.shape)} instead of {list(wanted.shape)}"
+        return Check(name, shape, None, bound, note)
+    sides = {"the graph": found, "the reference": wanted}
+    if wild := [side for side, values in sides.items() if not np.isfinite(values).all()]:
+        return Check(name, shape, None, bound, f"NaN or infinity in {' and '.join(wild)}")
+    difference = np.abs(found.astype(np.float64) - wanted).max(initial=0.0)
+    return Check(name, shape, float(difference), bound)

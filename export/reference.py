@@ -1,0 +1,88 @@
+"""reference.npz: inputs and eager outputs, so that an artefact can be checked without its source.
+
+encoder   `input_ids`, `positions`, `pad_map`, `unpad_map`, `lengths` of one batch, `embeddings`
+decoder   steps of one row, one after the other on one cache: `step.{i}.input_ids [1, S]`,
+          `step.{i}.logit_positions [n]` and `step.{i}.logits [n, vocab]`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import torch
+from numpy.typing import NDArray
+
+from export.decoder_run import DecoderRun
+from export.encoder_checks import random_texts, reference_embeddings
+from export.manifest import GraphSpec
+from export.packing import pack
+from export.parity import Check, compare
+from model.config import Pooling
+from model.generate import logits
+from model.transformer import Transformer
+
+Arrays = dict[str, NDArray[Any]]
+
+_TEXTS = (1, 7, 40)  # tokens of each text
+_STEPS = (17, 1, 1, 5, 1)  # new tokens of each step
+_NAME = "reference"
+
+
+def encoder_reference(model: Transformer, pooling: Pooling, max_input: int) -> Arrays:
+    """One batch of an encoder."""
+    texts = random_texts(model.config.vocab_size, [min(length, max_input) for length in _TEXTS])
+    return {**pack(texts), "embeddings": reference_embeddings(model, pooling, texts)}
+
+
+def decoder_reference(model: Transformer, max_positions: int) -> Arrays:
+    """Some steps of a decoder; each asks for the logits of its last token."""
+    length = min(sum(_STEPS), max_positions)
+    tokens = np.random.default_rng(0).integers(0, model.config.decoder_vocab_size, (1, length))
+    wanted = logits(model, torch.from_numpy(tokens))[0][0].numpy()  # [length, vocab]
+    arrays: Arrays = {}
+    start = 0
+    for index, size in enumerate(_STEPS):
+        step = tokens[:, start : start + size]
+        if not step.size:
+            break
+        arrays[f"step.{index}.input_ids"] = step
+        arrays[f"step.{index}.logit_positions"] = np.array([step.size - 1])
+        arrays[f"step.{index}.logits"] = wanted[start + step.size - 1 :][:1]
+        start += size
+    return arrays
+
+
+def write_reference(path: Path, arrays: Arrays) -> None:
+    """Writes the arrays; the same arrays give the same bytes."""
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+
+
+def replay_encoder(path: Path, session: ort.InferenceSession, tolerance: float) -> Iterator[Check]:
+    """Runs the stored batch and compares."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    wanted = arrays.pop("embeddings")
+    found = session.run(["embeddings"], arrays)[0]
+    yield compare(_NAME, f"batch {len(wanted)}", found, wanted, tolerance)
+
+
+def replay_decoder(
+    path: Path, session: ort.InferenceSession, graph: GraphSpec, tolerance: float
+) -> Iterator[Check]:
+    """Runs the stored steps and compares each."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    steps = sorted({int(name.split(".")[1]) for name in arrays})
+    inputs = [arrays[f"step.{step}.input_ids"] for step in steps]
+    run = DecoderRun(session, graph, slots=1, capacity=sum(ids.shape[1] for ids in inputs))
+    past = 0
+    for step, input_ids in zip(steps, inputs, strict=True):
+        positions = arrays[f"step.{step}.logit_positions"]
+        found = run.step(input_ids, [past], logit_positions=positions)
+        shape = f"past {past}, {input_ids.shape[1]} new tokens"
+        yield compare(_NAME, shape, found, arrays[f"step.{step}.logits"], tolerance)
+        past += input_ids.shape[1]

@@ -1,0 +1,141 @@
+"""Tiny artefacts made by the real build, gate included, and how to tamper with them.
+
+Each kind is built once and kept under build/ for as long as the code that builds it stays the same.
+Tests that change an artefact change a copy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from numpy.typing import NDArray
+
+from export.build import BuildOptions, build
+from export.manifest import MANIFEST_FILE, Manifest, describe_file
+from export.progress import SilentSteps
+from export.source import resolve_source
+from tests.checkpoints import (
+    END_ID,
+    write_decoder,
+    write_encoder,
+    write_learned_decoder,
+    write_scripted_decoder,
+)
+
+_ROOT = Path(__file__).parent.parent
+SCRIPT_POSITIONS = 256
+
+
+def encoder_artefact() -> Path:
+    """`tiny-encoder`: an encoder like BERT, mean pooling, unit length."""
+    return _built("tiny-encoder", write_encoder)
+
+
+def decoder_artefact() -> Path:
+    """`tiny-decoder`: a decoder like Llama with a chat template."""
+    return _built("tiny-decoder", write_decoder)
+
+
+def learned_decoder_artefact() -> Path:
+    """`tiny-learned-decoder`: the G of the case list, 1 024 learned positions."""
+    return _built("tiny-learned-decoder", write_learned_decoder)
+
+
+def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
+    """`scripted`: the X of the case list, written to `directory`.
+
+    A prompt of n tokens is continued with `script[n - 1:]`, then with `END`, whatever it says.
+    The graph is built once; the script is planted in its output head.
+    """
+    blank = _built("scripted", _write_blank)
+    shutil.copytree(blank, directory)
+    head = np.zeros_like(read_weight(directory, "decoder.head.weight"))  # [d_model, vocab]
+    said = [*script, *[END_ID] * (SCRIPT_POSITIONS - len(script))]
+    head[range(SCRIPT_POSITIONS), said] = 1.0
+    write_weight(directory, "decoder.head.weight", head)
+    reseal(directory)
+    return directory
+
+
+def read_weight(directory: Path, name: str) -> NDArray[np.float32]:
+    """A copy of an initializer of an artefact's main graph, in the layout of the graph."""
+    tensor = _external(directory, name)
+    values: NDArray[np.float32] = tensor.numpy().copy()
+    return values
+
+
+def write_weight(directory: Path, name: str, values: NDArray[np.float32]) -> None:
+    """Overwrites an initializer; the manifest does not know until `reseal`."""
+    tensor = _external(directory, name)
+    with Path(tensor.path).open("r+b") as file:
+        file.seek(tensor.offset or 0)
+        file.write(values.astype("<f4").tobytes())
+
+
+def weight_names(directory: Path) -> list[str]:
+    """The initializers of an artefact's main graph that lie in external data."""
+    return [
+        name
+        for name, value in ir.load(_main_graph(directory)).graph.initializers.items()
+        if isinstance(value.const_value, ir.ExternalTensor)
+    ]
+
+
+def reseal(directory: Path, change: Callable[[Manifest], Manifest] = lambda same: same) -> Manifest:
+    """Rewrites the manifest, digests included, to fit the files as they are."""
+    manifest = Manifest.from_bytes((directory / MANIFEST_FILE).read_bytes())
+    files = {
+        path.name: describe_file(path)
+        for path in sorted(directory.iterdir())
+        if path.name != MANIFEST_FILE
+    }
+    manifest = change(replace(manifest, files=files)).sealed()
+    (directory / MANIFEST_FILE).write_bytes(manifest.to_bytes())
+    return manifest
+
+
+def _write_blank(directory: Path) -> Path:
+    return write_scripted_decoder(directory, [], SCRIPT_POSITIONS)
+
+
+def _external(directory: Path, name: str) -> ir.ExternalTensor:
+    tensor = ir.load(_main_graph(directory)).graph.initializers[name].const_value
+    assert isinstance(tensor, ir.ExternalTensor)
+    return tensor
+
+
+def _main_graph(directory: Path) -> Path:
+    return next(path for path in directory.glob("*.onnx") if path.name != "mover.onnx")
+
+
+@cache
+def _built(name: str, write: Callable[[Path], Path]) -> Path:
+    home = _ROOT / "build" / "artefacts" / _fingerprint()
+    home.mkdir(parents=True, exist_ok=True)
+    artefact = home / name
+    with (home / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
+        if not artefact.exists():
+            source = resolve_source(str(write(home / f"{name}-checkpoint")))
+            build(source, BuildOptions(artefact, name), SilentSteps())
+    return artefact
+
+
+def _fingerprint() -> str:
+    """Changes with the code and the libraries that make artefacts."""
+    digest = hashlib.sha256()
+    for package in ("torch", "onnx-ir", "onnxscript", "onnxruntime"):
+        digest.update(version(package).encode())
+    code = sorted([*_ROOT.glob("model/**/*.py"), *_ROOT.glob("export/*.py")])
+    for path in (*code, Path(__file__).with_name("checkpoints.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
