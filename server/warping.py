@@ -16,7 +16,7 @@ from server.request import Sampling
 _GROUPS = 64  # groups whose maxima bound the k-th largest value
 _BLOCK = 64  # values a block of the two-level cumulative sum
 _SORTED = 1024  # weights that are quicker sorted than put into buckets
-_BUCKETS_PER_E = 64  # buckets for each factor of e between weights
+_BUCKET_SHIFT = 17  # keeps 6 bits of a float's mantissa: 64 buckets for a factor of 2
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,13 @@ class Candidates:
 
     def keep(self, mask: NDArray[np.bool_]) -> Candidates:
         """The same, with weight 0 for those that the mask does not mark."""
-        return Candidates(self.ids, np.where(mask, self.weights, np.float32(0)))
+        return Candidates(self.ids, self.weights * mask)
+
+    def only(self, mask: NDArray[np.bool_]) -> Candidates:
+        """The marked ones alone: dearer than `keep`, but what follows is cheaper if few remain."""
+        marked = np.flatnonzero(mask)
+        ids = marked if self.ids is None else self.ids[marked]
+        return Candidates(ids, self.weights[marked])
 
     def draw(self, uniform: float) -> int:
         """The token at `uniform` (in [0, 1)) of the cumulative distribution, in order of id."""
@@ -55,7 +61,7 @@ def warp(scores: NDArray[np.float32], sampling: Sampling) -> Candidates:
     else:
         candidates = Candidates(None, np.exp(scaled))
     if sampling.top_p < 1:
-        candidates = candidates.keep(_nucleus(candidates.weights, sampling.top_p))
+        candidates = _nucleus(candidates, sampling.top_p)
     if sampling.min_p > 0:
         candidates = candidates.keep(candidates.weights >= np.float32(sampling.min_p))
     return candidates
@@ -80,28 +86,26 @@ def _kth_largest(values: NDArray[np.float32], k: int) -> np.float32:
     return kth
 
 
-def _nucleus(weights: NDArray[np.float32], top_p: float) -> NDArray[np.bool_]:
-    """Marks the fewest weights, largest first, whose share of the sum reaches `top_p`.
+def _nucleus(candidates: Candidates, top_p: float) -> Candidates:
+    """The fewest candidates, largest weight first, whose share of the sum reaches `top_p`.
 
     Holtzman et al. 2020, "The curious case of neural text degeneration", section 3.1. Of equal
-    weights at the edge those of the higher ids are kept, as in transformers.
+    weights at the edge those of the higher ids stay, as in transformers.
     """
-    edge, edge_count = _nucleus_edge(weights, top_p)
-    mask = weights >= edge
-    at_edge = np.flatnonzero(weights == edge)
-    mask[at_edge[: at_edge.size - edge_count]] = False
-    return mask
+    total = float(candidates.weights.sum(dtype=np.float64))
+    # All weights below this, together, are less than the share that is dropped.
+    negligible = (1 - top_p) * total / candidates.weights.size
+    candidates = candidates.only(candidates.weights >= np.float32(negligible))
+    edge, edge_count = _nucleus_edge(candidates.weights, top_p * total)
+    inside = candidates.weights >= edge
+    at_edge = np.flatnonzero(candidates.weights == edge)
+    inside[at_edge[: at_edge.size - edge_count]] = False
+    return candidates.keep(inside)
 
 
-def _nucleus_edge(weights: NDArray[np.float32], top_p: float) -> tuple[np.float32, int]:
-    """The smallest weight of the nucleus, and how many of that very weight belong to it."""
-    total = float(weights.sum(dtype=np.float64))
-    needed = top_p * total
-    # All weights below `low` together are less than the share that may be dropped.
-    near = weights[weights >= (1 - top_p) * total / weights.size]
-    above = 0.0
-    if near.size > _SORTED:
-        near, above = _bucket_of_edge(near, needed)
+def _nucleus_edge(weights: NDArray[np.float32], needed: float) -> tuple[np.float32, int]:
+    """The smallest weight that it takes, largest first, to sum up to `needed`, and how many."""
+    near, above = (weights, 0.0) if weights.size <= _SORTED else _bucket_of_edge(weights, needed)
     ordered = np.sort(near)[::-1]
     cumulative = above + np.cumsum(ordered, dtype=np.float64)
     last = min(int(np.searchsorted(cumulative, needed)), ordered.size - 1)
@@ -114,9 +118,12 @@ def _bucket_of_edge(
 ) -> tuple[NDArray[np.float32], float]:
     """The weights among which the sum, largest first, reaches `needed`; and the sum above them.
 
-    One pass over buckets of equal ratio takes the place of sorting them all.
+    Instead of sorting them all. The bits of positive floats, read as integers, are in the order
+    of the floats: the leading ones serve as the number of a bucket.
     """
-    buckets = (np.log(weights) * np.float32(-_BUCKETS_PER_E)).astype(np.int64)
+    buckets = weights.view(np.int32) >> _BUCKET_SHIFT
+    largest_bucket = int(buckets.max())
+    buckets = largest_bucket - buckets
     masses = np.cumsum(np.bincount(buckets, weights))
     bucket = min(int(np.searchsorted(masses, needed)), masses.size - 1)
     return weights[buckets == bucket], float(masses[bucket - 1]) if bucket else 0.0
