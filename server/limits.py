@@ -6,7 +6,7 @@ Everything is decided at start and announced; nothing here grows with traffic.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,24 @@ class EncoderLimits:
     max_queue_tokens: int
     max_wait_seconds: float
     max_request_seconds: float
+
+    def check(self, lengths: Sequence[int]) -> None:
+        """Refuses a call that could never run, by the tokens of its texts.
+
+        Raises:
+            InvalidInput: there is no text, or one without tokens.
+            InputTooLong: a text exceeds the model's limit.
+        """
+        if not lengths:
+            raise InvalidInput("inputs is empty; it needs at least one")
+        for index, length in enumerate(lengths):
+            if length < 1:
+                raise InvalidInput(f"inputs[{index}] has no tokens; it needs at least one")
+            if length > self.max_input:
+                raise InputTooLong(
+                    f"inputs[{index}] has {length} tokens; this model takes at most "
+                    f"{self.max_input}"
+                )
 
 
 @dataclass(frozen=True)

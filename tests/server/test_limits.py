@@ -113,6 +113,23 @@ def test_what_can_never_run_is_refused(
         limits.check(prompt_length, n)
 
 
+@pytest.mark.parametrize(
+    ("lengths", "error", "message"),
+    [
+        ([], InvalidInput, "inputs is empty"),
+        ([3, 0], InvalidInput, r"inputs\[1\] has no tokens"),
+        ([3, 5, 1001], InputTooLong, r"inputs\[2\] has 1001 tokens; .* at most 1000"),
+    ],
+)
+def test_texts_that_can_never_be_encoded_are_refused(
+    lengths: list[int], error: type[Exception], message: str
+) -> None:
+    limits = encoder_limits(decoder_manifest())
+    limits.check([1, 1000])
+    with pytest.raises(error, match=message):
+        limits.check(lengths)
+
+
 def test_cache_bytes_are_divided_as_positions_weigh() -> None:
     manifests = {"small": decoder_manifest(2), "large": decoder_manifest(6)}
     assert share_cache_bytes(800, manifests) == {"small": 200, "large": 600}

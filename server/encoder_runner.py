@@ -1,0 +1,44 @@
+"""Runs an encoder's graph on texts packed without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from server.artefact import Artefact
+from server.limits import EncoderLimits
+from server.packing import pack
+from server.session import open_session
+
+
+class EncoderRunner:
+    """One encoder's session; to be used by one thread only.
+
+    Attributes:
+        provider: the execution provider that runs the graph.
+
+    Raises:
+        ArtefactError, DeviceError: as `open_session`.
+    """
+
+    def __init__(self, artefact: Artefact, limits: EncoderLimits, device_index: int = 0) -> None:
+        self._session = open_session(artefact, "encoder", device_index)
+        self._limits = limits
+        self.provider: str = self._session.get_providers()[0]
+
+    def encode(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        """The embeddings `[texts, d_model]` of at least one text of at least one id each."""
+        vectors: NDArray[np.float32] = self._session.run(["embeddings"], pack(texts).feeds())[0]
+        return vectors
+
+    def warm_up(self) -> None:
+        """Runs the largest shapes, so that the memory they need is there before it is needed."""
+        longest, budget = self._limits.max_input, self._limits.max_batch_tokens
+        self.encode([[0] * longest] * max(1, budget // longest))
+        self.encode([[0]] * budget)
+
+    def probe(self) -> None:
+        """Runs a small text; raises where the model cannot run at all."""
+        self.encode([[0]])
