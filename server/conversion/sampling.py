@@ -9,6 +9,7 @@ from formerd.v1 import generation_pb2 as pb
 
 from export.manifest import GenerationDefaults
 from server.conversion.ranges import Range, check_ids
+from server.errors import InvalidInput
 from server.request import Sampling
 
 _RANGES = {
@@ -20,7 +21,6 @@ _RANGES = {
     "presence_penalty": Range(-2, 2),
     "frequency_penalty": Range(-2, 2),
 }
-_BIAS_RANGE = Range(-100, 100)
 _WARPING = {"top_k", "top_p", "min_p"}
 _OF_CHECKPOINT = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
@@ -61,5 +61,6 @@ def _read_bias(message: pb.Sampling, vocabulary_size: int) -> tuple[tuple[int, f
     bias = tuple(sorted(message.logit_bias.items()))
     check_ids("sampling.logit_bias", tuple(token_id for token_id, _ in bias), vocabulary_size)
     for token_id, value in bias:
-        _BIAS_RANGE.check(f"sampling.logit_bias[{token_id}]", value)
+        if not math.isfinite(value):
+            raise InvalidInput(f"sampling.logit_bias[{token_id}] is {value:g}; it must be finite")
     return bias

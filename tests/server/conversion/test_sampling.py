@@ -126,8 +126,8 @@ def test_logit_bias_is_kept_in_order_of_the_ids() -> None:
     assert found.logit_bias == ((3, 2.5), (9, -1.0))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 100.5])
-def test_logit_bias_must_be_finite_and_moderate(value: float) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_logit_bias_must_be_finite(value: float) -> None:
     with pytest.raises(InvalidInput, match=r"^sampling\.logit_bias\[3\] is "):
         read(pb.Sampling(logit_bias={3: value}))
 

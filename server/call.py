@@ -1,0 +1,269 @@
+"""What every call needs: an id, a deadline, accounting, and one way for errors to end it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+from grpc_status.rpc_status import to_status
+from structlog.typing import FilteringBoundLogger
+
+from export.manifest import Task
+from server.conversion.status import rpc_status
+from server.errors import (
+    Cancelled,
+    DeadlinePassed,
+    Draining,
+    Interrupted,
+    InvalidInput,
+    ServerError,
+    StepFailed,
+    Unread,
+    status_code,
+)
+from server.metrics import CallMetrics, Metrics
+from server.models import Model, Models
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+UNREAD_SECONDS = 60.0
+UNREAD = f"nothing was read for {UNREAD_SECONDS:g} seconds"
+_MOST_ID_CHARACTERS = 256
+_STATUS_SECONDS = 5.0
+_SLACK_SECONDS = 1.0  # engines keep the deadline; a call ends by itself only if they do not
+
+
+@dataclass
+class Call:
+    """One request while it is being served.
+
+    Attributes:
+        method: name of the RPC.
+        request_id: the caller's, or a new one.
+        deadline: on the event loop's clock (the monotonic one), in seconds.
+        facts: what its line in the log says beside what every line says.
+    """
+
+    method: str
+    request_id: str
+    deadline: float
+    found: Model | None = None
+    log_text: bool = False
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> Model:
+        """The model that the call is for."""
+        assert self.found is not None, f"{self.method} is for no model"
+        return self.found
+
+    def note(self, timing: Message, **facts: Any) -> None:
+        """Adds the times of an answer, and more, to the call's line in the log."""
+        times = {field.name: round(value, 6) for field, value in timing.ListFields()}
+        self.facts |= times | facts
+
+    def tell(self, **texts: object) -> None:
+        """Adds what callers say and are told, which is logged only where the operator wants it."""
+        if self.log_text:
+            for name, text in texts.items():
+                self.facts[name] = f"{self.facts.get(name, '')}{text}"
+
+
+class Calls:
+    """All calls of a server: those that run now, and whether more may come."""
+
+    def __init__(
+        self,
+        models: Models,
+        metrics: Metrics,
+        log: FilteringBoundLogger,
+        *,
+        max_request_seconds: float,
+        log_text: bool = False,
+    ) -> None:
+        self._models = models
+        self._metrics = metrics
+        self._log = log
+        self._max_request_seconds = max_request_seconds
+        self._log_text = log_text
+        self._running: set[asyncio.Task[Any]] = set()
+        self._interrupted = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self.accepting = False
+
+    async def drained(self) -> None:
+        """Waits until no call runs."""
+        await self._quiet.wait()
+
+    def interrupt(self) -> None:
+        """Ends every call that runs, with `Interrupted`."""
+        self._interrupted = True
+        for task in self._running:
+            task.cancel()
+
+    @asynccontextmanager
+    async def rpc(
+        self,
+        method: str,
+        context: Context,
+        model: str | None = None,
+        task: Task | None = None,
+        request_id: str = "",
+    ) -> AsyncIterator[Call]:
+        """Serves one RPC as one `request`, and ends it with the status of what went wrong."""
+        try:
+            async with self.request(method, context, model, task, request_id) as call:
+                yield call
+        except ServerError as error:
+            await end(context, error)
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        context: Context,
+        model: str | None = None,
+        task: Task | None = None,
+        request_id: str = "",
+    ) -> AsyncIterator[Call]:
+        """Serves one request, counting and logging how it ends.
+
+        `model` is the name that the request gives, and None where it is for no model.
+
+        Raises:
+            ServerError: whatever goes wrong in the body, in a form that the caller may see.
+            asyncio.CancelledError: the caller has gone.
+        """
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        call = Call(
+            method,
+            request_id[:_MOST_ID_CHARACTERS] or uuid.uuid4().hex,
+            began + self._patience(context),
+            log_text=self._log_text,
+        )
+        metrics = self._metrics_of(model, task)
+        problem: ServerError | None = None
+        with self._counted(metrics, method):
+            try:
+                async with asyncio.timeout_at(call.deadline + _SLACK_SECONDS):
+                    self._admit(call, model, task, request_id)
+                    yield call
+            except BaseException as error:
+                problem = self._problem(error, context, call)
+                gone = isinstance(error, asyncio.CancelledError) and not self._interrupted
+                if gone or problem is error:
+                    raise
+                raise problem from error
+            finally:
+                self._account(call, metrics, problem, clock() - began)
+
+    @contextmanager
+    def _counted(self, metrics: CallMetrics, method: str) -> Iterator[None]:
+        """Keeps count of what runs, so that it can be waited for and interrupted."""
+        task = asyncio.current_task()
+        assert task is not None, "a call is served by a task"
+        metrics.requests_started[method].inc()
+        metrics.requests_in_flight[method].inc()
+        self._running.add(task)
+        self._quiet.clear()
+        try:
+            yield
+        finally:
+            metrics.requests_in_flight[method].dec()
+            self._running.discard(task)
+            if not self._running:
+                self._quiet.set()
+
+    def _patience(self, context: Context) -> float:
+        """Seconds that a request may take: the caller's deadline or the server's limit."""
+        remaining = context.time_remaining()
+        limit = self._max_request_seconds
+        return limit if remaining is None else min(limit, remaining)
+
+    def _metrics_of(self, model: str | None, task: Task | None) -> CallMetrics:
+        try:
+            return (
+                self._metrics.unknown if model is None else self._models.find(model, task).metrics
+            )
+        except ServerError:
+            return self._metrics.unknown
+
+    def _admit(self, call: Call, model: str | None, task: Task | None, request_id: str) -> None:
+        """Refuses a request on arrival, or settles which model it is for."""
+        if not self.accepting:
+            raise Draining("the server is starting or stopping; try another, or again soon")
+        if len(request_id) > _MOST_ID_CHARACTERS:
+            raise InvalidInput(
+                f"request_id has {len(request_id)} characters; it must have at most "
+                f"{_MOST_ID_CHARACTERS}"
+            )
+        if model is not None:
+            call.found = self._models.find(model, task)
+
+    def _problem(self, error: BaseException, context: Context, call: Call) -> ServerError:
+        """What went wrong, in the terms of the protocol."""
+        if isinstance(error, ServerError):
+            return error
+        if isinstance(error, TimeoutError):
+            return DeadlinePassed("the request took longer than its deadline or the server allows")
+        if isinstance(error, asyncio.CancelledError):
+            if self._interrupted:
+                return Interrupted("the server stopped before the request was complete")
+            if context.time_remaining() == 0:
+                return DeadlinePassed("the caller's deadline passed")
+            return Cancelled("the caller has gone")
+        self._log.error("call failed", id=call.request_id, method=call.method, exc_info=error)
+        return StepFailed("the server failed to serve this request; its log says why")
+
+    def _account(
+        self, call: Call, metrics: CallMetrics, problem: ServerError | None, seconds: float
+    ) -> None:
+        """Counts and logs how a request ended."""
+        code = "OK" if problem is None else status_code(problem).name
+        metrics.requests[call.method][code].inc()
+        if problem is None:
+            metrics.request_duration[call.method].observe(seconds)
+        elif problem.reason is not None:
+            metrics.requests_rejected[problem.reason].inc()
+        self._log.info(
+            "request",
+            id=call.request_id,
+            method=call.method,
+            model=call.found.name if call.found else None,
+            status=code,
+            seconds=round(seconds, 6),
+            **({"error": str(problem)} if problem else {}),
+            **call.facts,
+        )
+
+
+async def end(context: Context, error: ServerError) -> NoReturn:
+    """Ends an RPC with the status of an error.
+
+    A status waits behind what the reader has not read; nobody has to wait for it here.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_STATUS_SECONDS):
+            await context.abort_with_status(to_status(rpc_status(error)))
+    raise error
+
+
+async def write(context: Context, message: Message) -> None:
+    """Sends one message of a stream.
+
+    Raises:
+        Unread: the reader took none for `UNREAD_SECONDS`.
+    """
+    try:
+        async with asyncio.timeout(UNREAD_SECONDS):
+            await context.write(message)
+    except TimeoutError:
+        raise Unread(UNREAD) from None

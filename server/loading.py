@@ -1,0 +1,187 @@
+"""From the artefacts' directories to models that are ready to start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from export.manifest import TOKENIZER_FILE, Manifest, ManifestError, Task, load_manifest
+from server.artefact import Artefact, ArtefactError, load_artefact
+from server.chat import ChatTemplate
+from server.decoder_engine import DecoderEngine
+from server.encoder_engine import EncoderEngine
+from server.limits import (
+    CACHE_SHARE,
+    available_memory,
+    decoder_limits,
+    encoder_limits,
+    share_cache_bytes,
+)
+from server.metrics import Metrics
+from server.models import Generator, Model
+from server.settings import Settings
+from server.tokenizer import Tokenizer
+
+
+def load_artefacts(settings: Settings) -> list[Artefact]:
+    """Verifies every artefact, before anything of them is loaded.
+
+    Raises:
+        ArtefactError: one cannot be trusted, is for another device, is not the one that
+            --expect-digest pins, or two have one name.
+    """
+    names = [_name(directory) for directory in settings.directories]
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise ArtefactError(f"several artefacts are named {repeated[0]}; build with another --name")
+    if missing := sorted(set(settings.expect_digest) - set(names)):
+        raise ArtefactError(f"--expect-digest names {missing[0]}, which no directory holds")
+    artefacts = [
+        load_artefact(directory, settings.expect_digest.get(name))
+        for directory, name in zip(settings.directories, names, strict=True)
+    ]
+    for artefact in artefacts:
+        _check_device(artefact, settings)
+    return artefacts
+
+
+def make_models(
+    artefacts: Sequence[Artefact],
+    settings: Settings,
+    metrics: Metrics,
+    loop: asyncio.AbstractEventLoop,
+) -> list[Model]:
+    """The models of verified artefacts; their engines are not started yet.
+
+    Raises:
+        ArtefactError: a tokenizer or a chat template cannot be read.
+        LimitError: the cache has no room.
+    """
+    cache_bytes = _divide_cache(artefacts, settings)
+    return [
+        _ModelMaker(artefact, settings, metrics, loop).make(cache_bytes.get(name, 0))
+        for artefact in artefacts
+        for name in [artefact.manifest.name]
+    ]
+
+
+class _ModelMaker:
+    """Makes one model."""
+
+    def __init__(
+        self,
+        artefact: Artefact,
+        settings: Settings,
+        metrics: Metrics,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._artefact = artefact
+        self._manifest = artefact.manifest
+        self._settings = settings
+        self._metrics = metrics.model(artefact.manifest.name)
+        self._loop = loop
+        self._tokenizer = _read_tokenizer(artefact)
+        self._device_index = settings.device.index if settings.device else 0
+
+    def make(self, cache_bytes: int) -> Model:
+        self._metrics.describe(self._manifest)
+        tasks = self._manifest.task
+        return Model(
+            self._manifest,
+            self._tokenizer,
+            self._metrics,
+            encoder=self._encoder() if Task.EMBED in tasks else None,
+            generator=self._generator(cache_bytes) if Task.GENERATE in tasks else None,
+        )
+
+    def _encoder(self) -> EncoderEngine:
+        settings = self._settings
+        limits = encoder_limits(
+            self._manifest,
+            max_batch_tokens=settings.max_batch_tokens,
+            max_queue=settings.max_queue,
+            max_queue_tokens=settings.max_queue_tokens,
+            max_wait_seconds=settings.max_wait_ms / 1000,
+            max_request_seconds=settings.max_request_seconds,
+        )
+        return EncoderEngine(
+            self._artefact, limits, self._metrics, self._loop, device_index=self._device_index
+        )
+
+    def _generator(self, cache_bytes: int) -> Generator:
+        settings = self._settings
+        limits = decoder_limits(
+            self._manifest,
+            cache_bytes,
+            slots=settings.slots,
+            max_length=settings.max_length,
+            prefill_chunk=settings.prefill_chunk,
+            max_queue=settings.max_queue,
+            max_queue_tokens=settings.max_queue_tokens,
+            max_request_seconds=settings.max_request_seconds,
+        )
+        engine = DecoderEngine(
+            self._artefact,
+            self._tokenizer,
+            limits,
+            self._metrics,
+            self._loop,
+            device_index=self._device_index,
+        )
+        return Generator(engine, limits, _read_chat_template(self._artefact))
+
+
+def _name(directory: Path) -> str:
+    try:
+        return load_manifest(directory).name
+    except ManifestError as error:
+        raise ArtefactError(f"{directory}: {error}") from None
+
+
+def _check_device(artefact: Artefact, settings: Settings) -> None:
+    built_for = artefact.manifest.device
+    if settings.device is not None and settings.device.device is not built_for:
+        raise ArtefactError(
+            f"{artefact.directory}: built for {built_for}, but --device is "
+            f"{settings.device.device}: build it again with that --device"
+        )
+
+
+def _divide_cache(artefacts: Sequence[Artefact], settings: Settings) -> Mapping[str, int]:
+    """Bytes of cache for each model that generates."""
+    manifests = {artefact.manifest.name: artefact.manifest for artefact in artefacts}
+    if not any("decoder" in manifest.graphs for manifest in manifests.values()):
+        return {}
+    weights = sum(_size(manifest) for manifest in manifests.values())
+    left = max(0, available_memory() - weights)
+    return share_cache_bytes(settings.cache_bytes or int(CACHE_SHARE * left), manifests)
+
+
+def _size(manifest: Manifest) -> int:
+    return sum(file.size for file in manifest.files.values())
+
+
+def _read_tokenizer(artefact: Artefact) -> Tokenizer:
+    most = artefact.manifest.vocabulary_size
+    try:
+        tokenizer = Tokenizer(artefact.tokenizer, most)
+    except Exception as error:
+        raise ArtefactError(f"{artefact.directory}: {TOKENIZER_FILE} is broken: {error}") from None
+    if tokenizer.vocabulary_size > most:
+        raise ArtefactError(
+            f"{artefact.directory}: {TOKENIZER_FILE} has ids up to "
+            f"{tokenizer.vocabulary_size - 1}, but the model ends at {most - 1}: it belongs to "
+            "another model"
+        )
+    return tokenizer
+
+
+def _read_chat_template(artefact: Artefact) -> ChatTemplate | None:
+    template = artefact.manifest.chat_template
+    if template is None:
+        return None
+    try:
+        return ChatTemplate(template, artefact.manifest.chat_tokens)
+    except ValueError as error:
+        raise ArtefactError(f"{artefact.directory}: {error}") from None

@@ -1,0 +1,39 @@
+"""SIGTERM and Ctrl-C: the first asks to finish what has begun, the second not to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+_WATCHED = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """The signals that have come so far.
+
+    Attributes:
+        stop: set by the first.
+        hurry: set by the second.
+    """
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self._last: signal.Signals | None = None
+
+    def install(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Has the loop note signals from now on."""
+        for watched in _WATCHED:
+            loop.add_signal_handler(watched, self.note, watched)
+
+    def note(self, received: signal.Signals) -> None:
+        """A signal has come."""
+        if self.stop.is_set():
+            self.hurry.set()
+        self.stop.set()
+        self._last = received
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was Ctrl-C that ended the patience."""
+        return self.hurry.is_set() and self._last is signal.SIGINT

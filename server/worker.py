@@ -1,0 +1,50 @@
+"""Work that would hold up the event loop, such as tokenising a long text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from google.protobuf.message import Message
+from prometheus_client import Histogram
+
+Result = TypeVar("Result")
+
+_SMALL_BYTES = 2048  # tokenised in about a millisecond
+
+
+class Worker:
+    """A few threads beside the event loop."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="worker")
+
+    async def convert(
+        self,
+        message: Message,
+        conversion: Callable[[], Result],
+        duration: Histogram,
+        *,
+        heavy: bool = False,
+    ) -> tuple[Result, float]:
+        """Runs the conversion of a message, right here if it is small and not `heavy`.
+
+        Returns:
+            What the conversion gives, and the seconds that it took, which `duration` observes.
+        """
+        began = time.monotonic()
+        if not heavy and message.ByteSize() <= _SMALL_BYTES:
+            result = conversion()
+        else:
+            loop = asyncio.get_running_loop()
+            result = await loop.run_in_executor(self._threads, conversion)
+        seconds = time.monotonic() - began
+        duration.observe(seconds)
+        return result, seconds
+
+    def close(self) -> None:
+        """Waits for what runs; nothing else is begun."""
+        self._threads.shutdown(cancel_futures=True)
