@@ -153,7 +153,7 @@ class EncoderWorker:
             return EmbedResult(None, step_error(error))
 
     def _results(self, vectors: NDArray[np.float32]) -> list[EmbedResult]:
-        finite: NDArray[np.bool_] = np.isfinite(vectors).all(axis=1)
+        finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(vectors), axis=1)
         self._metrics.nonfinite_outputs.inc(int(len(vectors) - finite.sum()))
         return [
             EmbedResult(memoryview(vector))
