@@ -53,8 +53,9 @@ def warp(scores: NDArray[np.float32], sampling: Sampling) -> Candidates:
 
     A score may also be -inf: such a token is never drawn.
     """
-    # The largest score becomes 0 before it is divided, so that no temperature overflows.
-    scaled = (scores - scores.max()) / np.float32(sampling.temperature)
+    # The largest becomes 0 before it is divided: what overflows is -inf, of weight 0.
+    with np.errstate(over="ignore"):
+        scaled = (scores - scores.max()) / np.float32(sampling.temperature)
     if 0 < sampling.top_k < scaled.size:
         ids = largest(scaled, sampling.top_k)
         candidates = Candidates(ids, np.exp(scaled[ids]))
@@ -90,7 +91,7 @@ def _nucleus(candidates: Candidates, top_p: float) -> Candidates:
     """The fewest candidates, largest weight first, whose share of the sum reaches `top_p`.
 
     Holtzman et al. 2020, "The curious case of neural text degeneration", section 3.1. Of equal
-    weights at the edge those of the higher ids stay, as in transformers.
+    weights at the edge the lower ids stay.
     """
     total = float(candidates.weights.sum(dtype=np.float64))
     # All weights below this, together, are less than the share that is dropped.
@@ -99,7 +100,7 @@ def _nucleus(candidates: Candidates, top_p: float) -> Candidates:
     edge, edge_count = _nucleus_edge(candidates.weights, top_p * total)
     inside = candidates.weights >= edge
     at_edge = np.flatnonzero(candidates.weights == edge)
-    inside[at_edge[: at_edge.size - edge_count]] = False
+    inside[at_edge[edge_count:]] = False
     return candidates.keep(inside)
 
 
