@@ -127,9 +127,9 @@ class Daemon:
         self._calls.accepting = True
         await self._health.serve()
         self._log.info(
-            "ready",
+            "serving",
             listen=address,
-            metrics=metrics_address,
+            metrics_listen=metrics_address,
             threads=self._settings.threads,
             models=describe_models(self._models),
         )
