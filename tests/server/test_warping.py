@@ -98,7 +98,7 @@ def test_of_equal_scores_top_p_keeps_as_many_as_transformers(top_p: float) -> No
 
 
 def test_top_p_that_is_reached_exactly_takes_no_more() -> None:
-    scores = (np.log(2) * np.array([-1, -2, -3, -3])).astype(np.float32)
+    scores = np.log(np.array([0.5, 0.25, 0.125, 0.125])).astype(np.float32)
     for top_p, count in [(0.5, 1), (0.51, 2), (0.75, 2), (0.76, 3)]:
         kept = np.count_nonzero(probabilities(scores, Sampling(temperature=1, top_p=top_p)))
         assert kept == count
@@ -110,7 +110,7 @@ def test_top_p_that_is_reached_exactly_takes_no_more() -> None:
 )
 @settings(max_examples=200)
 def test_nucleus_is_the_smallest_that_reaches_top_p(values: list[int], top_p: float) -> None:
-    scores = np.array(values, np.float32) / 4
+    scores = np.array([value / 4 for value in values], np.float32)
     everything = probabilities(scores, Sampling(temperature=1))
     kept = everything[probabilities(scores, Sampling(temperature=1, top_p=top_p)) > 0]
     assert kept.sum() >= top_p - 1e-9
