@@ -66,6 +66,13 @@ def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
     return directory
 
 
+def artefact_home() -> Path:
+    """The directory of the artefacts that this very code has built."""
+    home = _ROOT / "build" / "artefacts" / _fingerprint()
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
 def read_weight(directory: Path, name: str) -> NDArray[np.float32]:
     """A copy of an initializer of an artefact's main graph, in the layout of the graph."""
     tensor = _external(directory, name)
@@ -119,8 +126,7 @@ def _main_graph(directory: Path) -> Path:
 
 @cache
 def _built(name: str, write: Callable[[Path], Path]) -> Path:
-    home = _ROOT / "build" / "artefacts" / _fingerprint()
-    home.mkdir(parents=True, exist_ok=True)
+    home = artefact_home()
     artefact = home / name
     with (home / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
