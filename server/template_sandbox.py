@@ -101,7 +101,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """An operator whose result may be much larger than its operands."""
         if operator == "*":
-            self._limits.check_size(_size(left) * _size(right))
+            self._limits.check_size(_repeated_length(left, right))
         if operator == "**" and isinstance(left, int) and isinstance(right, int):
             self._limits.check_size(left.bit_length() * abs(right))
         result = super().call_binop(context, operator, left, right)
@@ -181,11 +181,13 @@ def _call(method: str, arguments: list[nodes.Expr], line: int) -> nodes.Call:
     return nodes.Call(function, arguments, [], None, None, lineno=line)
 
 
-def _size(value: object) -> int:
-    """How many times as large a product with the value is."""
-    if isinstance(value, (str, bytes, list, tuple)):
-        return len(value)
-    return abs(value) if isinstance(value, int) else 1
+def _repeated_length(left: object, right: object) -> int:
+    """Length of a product of a string or list and a number; 0 for other products."""
+    if isinstance(left, int):
+        left, right = right, left
+    if isinstance(left, (str, bytes, list, tuple)) and isinstance(right, int):
+        return len(left) * right
+    return 0
 
 
 def _raise_exception(message: str) -> NoReturn:
