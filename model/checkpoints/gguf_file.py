@@ -48,6 +48,12 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "llama.rope.scaling.type": ("none",),
     "llama.expert_count": (0,),
 }
+_CHAT_TOKENS = {
+    "bos_token": "bos_token_id",
+    "eos_token": "eos_token_id",
+    "pad_token": "padding_token_id",
+    "unk_token": "unknown_token_id",
+}
 _EOS_FIELDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
@@ -114,7 +120,7 @@ def load_gguf(path: Path) -> Checkpoint:
         CheckpointError, ConfigError: as `load_checkpoint`.
     """
     reader = _open(path)
-    metadata = {name: field.contents() for name, field in reader.fields.items()}
+    metadata = _read_scalars(reader)
     shapes = {tensor.name: [int(length) for length in tensor.shape] for tensor in reader.tensors}
     config = configure(metadata, shapes)
     fitted = fit(TENSORS, config, {tensor.name: _dequantise(tensor) for tensor in reader.tensors})
@@ -135,7 +141,7 @@ def load_gguf(path: Path) -> Checkpoint:
         bos_id=tokenizer.get("bos_token_id"),
         eos_ids=_eos_ids(tokenizer),
         chat_template=metadata.get("tokenizer.chat_template"),
-        chat_tokens=_chat_tokens(tokenizer),
+        chat_tokens=_chat_tokens(reader, tokenizer),
     )
 
 
@@ -146,6 +152,17 @@ def _open(path: Path) -> GGUFReader:
         return GGUFReader(path)
     except (OSError, ValueError, IndexError, KeyError) as error:  # its reader checks little
         raise CheckpointError(f"cannot read {path}: {error}") from None
+
+
+def _read_scalars(reader: GGUFReader) -> dict[str, Any]:
+    """The metadata without its arrays, which hold a tokenizer and take seconds to unpack."""
+    from gguf import GGUFValueType
+
+    return {
+        name: field.contents()
+        for name, field in reader.fields.items()
+        if field.types[0] != GGUFValueType.ARRAY
+    }
 
 
 def _dequantise(tensor: Any) -> Tensor:
@@ -178,12 +195,13 @@ def _eos_ids(tokenizer: dict[str, Any]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(ids))
 
 
-def _chat_tokens(tokenizer: dict[str, Any]) -> dict[str, str]:
-    names = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
+def _chat_tokens(reader: GGUFReader, tokenizer: dict[str, Any]) -> dict[str, str]:
+    """The special tokens as they are spelled, under the names that chat templates know."""
+    spellings = reader.fields["tokenizer.ggml.tokens"]
     return {
-        ours: tokenizer["tokens"][tokenizer[f"{theirs}_token_id"]]
-        for ours, theirs in names.items()
-        if f"{theirs}_token_id" in tokenizer
+        name: spellings.contents(tokenizer[field])
+        for name, field in _CHAT_TOKENS.items()
+        if field in tokenizer
     }
 
 

@@ -1,0 +1,60 @@
+"""Fitting stored tensors to a table."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.checkpoint import CheckpointError
+from model.checkpoints import llama
+from model.checkpoints.family import fit
+from tests.checkpoints import DECODER
+from tests.model.checkpoints.tiny_references import tiny_llama
+
+CONFIG = llama.configure(tiny_llama().config.to_dict(), "config.json")
+
+
+@pytest.fixture
+def stored() -> dict[str, Tensor]:
+    return dict(tiny_llama().named_parameters())
+
+
+def test_a_table_without_exceptions_takes_tensors_as_they_are(stored: dict[str, Tensor]) -> None:
+    fitted = fit(llama.TENSORS, CONFIG, stored)
+    assert (
+        fitted.tensors["decoder.blocks.2.feed_forward.up.weight"]
+        is (stored["model.layers.2.mlp.up_proj.weight"])
+    )
+    assert fitted.sources["decoder.blocks.2.feed_forward.up.weight"] == (
+        "model.layers.2.mlp.up_proj.weight",
+    )
+    assert {name for names in fitted.sources.values() for name in names} == set(stored)
+
+
+def test_unused_tensors_are_named(stored: dict[str, Tensor]) -> None:
+    leftover = {
+        "model.layers.1.self_attn.rotary_emb.inv_freq": torch.ones(4),
+        "lm_head.weight": torch.ones(2, 2),
+    }
+    assert fit(llama.TENSORS, CONFIG, stored | leftover).unused == tuple(sorted(leftover))
+
+
+def test_every_problem_is_listed_by_the_names_of_the_checkpoint(stored: dict[str, Tensor]) -> None:
+    del stored["model.norm.weight"], stored["model.layers.0.mlp.up_proj.weight"]
+    stored["model.layers.1.mlp.up_proj.weight"] = torch.ones(3, 2)
+    stored["model.layers.9.mlp.up_proj.weight"] = torch.ones(1)
+    stored["embed_tokens.weight"] = stored["model.embed_tokens.weight"]
+    with pytest.raises(CheckpointError) as refusal:
+        fit(llama.TENSORS, CONFIG, stored)
+    message = str(refusal.value)
+    assert "missing norm.weight" in message
+    assert "missing layers.0.mlp.up_proj.weight" in message
+    assert "model.layers.1.mlp.up_proj.weight has shape [3, 2] instead of [72, 48]" in message
+    assert "unexpected model.layers.9.mlp.up_proj.weight" in message
+    assert "embed_tokens.weight is there twice" in message
+
+
+def test_another_models_tensors_do_not_fit(stored: dict[str, Tensor]) -> None:
+    with pytest.raises(CheckpointError, match="has shape"):
+        fit(llama.TENSORS, DECODER, stored)

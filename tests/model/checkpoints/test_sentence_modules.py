@@ -1,0 +1,112 @@
+"""What Sentence-Transformers writes beside an encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.checkpoint import CheckpointError
+from model.checkpoints.sentence_modules import SentenceModules, read_sentence_modules
+from model.config import Pooling, PoolingMode
+
+MEAN = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+
+
+def write(
+    directory: Path,
+    kinds: tuple[str, ...] = ("Transformer", "Pooling", "Normalize"),
+    pooling: dict[str, Any] | None = None,
+    **files: dict[str, Any],
+) -> Path:
+    modules = [
+        {"idx": index, "path": f"{index}_{kind}", "type": f"sentence_transformers.models.{kind}"}
+        for index, kind in enumerate(kinds)
+    ]
+    (directory / "modules.json").write_text(json.dumps(modules))
+    if pooling is not None:
+        (directory / "1_Pooling").mkdir()
+        (directory / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    for name, values in files.items():
+        (directory / f"{name}.json").write_text(json.dumps(values))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("pooling", "mode"),
+    [
+        (MEAN, PoolingMode.MEAN),
+        ({"pooling_mode_cls_token": True}, PoolingMode.CLS),
+        ({"pooling_mode_max_tokens": True}, PoolingMode.MAX),
+        ({"pooling_mode": "cls", "embedding_dimension": 4}, PoolingMode.CLS),
+        ({"pooling_mode": ["mean"]}, PoolingMode.MEAN),
+    ],
+)
+def test_modes(tmp_path: Path, pooling: dict[str, Any], mode: PoolingMode) -> None:
+    modules = read_sentence_modules(write(tmp_path, pooling=pooling))
+    assert modules.pooling == Pooling(mode, normalize=True)
+
+
+def test_without_a_normalize_module(tmp_path: Path) -> None:
+    modules = read_sentence_modules(write(tmp_path, ("Transformer", "Pooling"), MEAN))
+    assert modules.pooling == Pooling(PoolingMode.MEAN, normalize=False)
+
+
+def test_without_the_pooling_folder_nothing_says_how(tmp_path: Path) -> None:
+    assert read_sentence_modules(write(tmp_path)).pooling is None
+
+
+def test_without_any_file(tmp_path: Path) -> None:
+    assert read_sentence_modules(tmp_path) == SentenceModules()
+
+
+def test_limits_and_prompts(tmp_path: Path) -> None:
+    directory = write(
+        tmp_path,
+        pooling=MEAN,
+        sentence_bert_config={"max_seq_length": 99, "do_lower_case": True},
+        config_sentence_transformers={
+            "prompts": {"query": "query: ", "document": ""},
+            "default_prompt_name": "query",
+        },
+    )
+    modules = read_sentence_modules(directory)
+    assert (modules.max_input, modules.lowercase) == (99, True)
+    assert modules.prompts == {"query": "query: ", "document": ""}
+    assert modules.default_prompt == "query"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "pooling", "message"),
+    [
+        (("Transformer", "Pooling", "Dense"), MEAN, "Transformer, Pooling, Dense"),
+        (("Transformer", "Normalize", "Pooling"), MEAN, "in this order"),
+        (("Transformer",), None, "lists Transformer;"),
+        (("Transformer", "Pooling"), {"pooling_mode": "lasttoken"}, "lasttoken"),
+        (("Transformer", "Pooling"), {"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
+        (("Transformer", "Pooling"), MEAN | {"pooling_mode_max_tokens": True}, r"mean \+ max"),
+        (("Transformer", "Pooling"), {}, "pooling_mode is missing"),
+        (("Transformer", "Pooling"), MEAN | {"include_prompt": False}, "include_prompt is False"),
+    ],
+)
+def test_refusals(
+    tmp_path: Path, kinds: tuple[str, ...], pooling: dict[str, Any] | None, message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        read_sentence_modules(write(tmp_path, kinds, pooling))
+
+
+def test_a_default_prompt_that_is_none(tmp_path: Path) -> None:
+    directory = write(
+        tmp_path, pooling=MEAN, config_sentence_transformers={"default_prompt_name": "query"}
+    )
+    with pytest.raises(CheckpointError, match=r"default_prompt_name 'query'.*there are none"):
+        read_sentence_modules(directory)
+
+
+def test_modules_that_are_no_list(tmp_path: Path) -> None:
+    (tmp_path / "modules.json").write_text("3")
+    with pytest.raises(CheckpointError, match=r"modules\.json is not a list"):
+        read_sentence_modules(tmp_path)
