@@ -88,8 +88,8 @@ class DecoderWorker:
             self._prefill(chunk)
         if self._scheduler.running:
             self._decode()
-        self._outbox.flush()
         self._publish()
+        self._outbox.flush()
         if self._trace is not None:
             self._trace.step += 1
 
@@ -101,8 +101,8 @@ class DecoderWorker:
             self._tell(generation, Failed(error))
         self._live.clear()
         self._scheduler = Scheduler(self._limits.slots, self._limits.prefill_chunk)
-        self._outbox.flush()
         self._publish()
+        self._outbox.flush()
 
     def _prefill(self, chunk: PrefillChunk) -> None:
         generation = self._live[chunk.group.key]

@@ -1,0 +1,98 @@
+"""The runner on real graphs: what a row computes depends on nothing but the row. Bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from server.decoder_runner import DecoderRunner
+from server.limits import DecoderLimits
+from tests.artefacts import decoder_artefact, learned_decoder_artefact
+from tests.server.engines import artefact
+
+SLOTS, CAPACITY, CHUNK = 6, 128, 16
+PROMPTS = [
+    [7 + (row * 31 + i) % 200 for i in range(length)]
+    for row, length in enumerate((1, 4, 16, 17, 60, 90))
+]
+
+
+@pytest.fixture(params=[decoder_artefact, learned_decoder_artefact])
+def runner(request: pytest.FixtureRequest) -> DecoderRunner:
+    limits = DecoderLimits(SLOTS, CAPACITY, CHUNK, 1, 1, 1.0)
+    runner = DecoderRunner(artefact(request.param()), limits)
+    runner.warm_up()  # leaves its own content in the rows, as earlier requests do
+    return runner
+
+
+def prefill(runner: DecoderRunner, row: int, prompt: list[int]) -> NDArray[np.float32]:
+    """The logits of the last token of a prompt, `[vocab]`."""
+    for start in range(0, len(prompt), CHUNK):
+        chunk = prompt[start : start + CHUNK]
+        logits = runner.prefill(row, chunk, start, logits=start + CHUNK >= len(prompt))
+    last: NDArray[np.float32] = logits[0].copy()
+    return last
+
+
+def test_a_chunk_without_logits_computes_none(runner: DecoderRunner) -> None:
+    assert runner.prefill(0, PROMPTS[2], 0, logits=False).shape[0] == 0
+
+
+def test_a_prompt_gives_the_same_logits_in_every_row(runner: DecoderRunner) -> None:
+    prompt = PROMPTS[4]
+    expected = prefill(runner, 0, prompt)
+    assert np.ptp(expected) > 0.1
+    for row in range(1, SLOTS):
+        assert (prefill(runner, row, prompt) == expected).all()
+
+
+def test_rows_decoded_together_equal_each_alone(runner: DecoderRunner) -> None:
+    alone = []
+    for prompt in PROMPTS:
+        prefill(runner, 0, prompt)
+        steps = [runner.decode([5 + step], [len(prompt) + step])[0].copy() for step in range(3)]
+        alone.append(steps)
+    for row, prompt in enumerate(PROMPTS):
+        prefill(runner, row, prompt)
+    for step in range(3):
+        lengths = [len(prompt) + step for prompt in PROMPTS]
+        together = runner.decode([5 + step] * SLOTS, lengths)
+        for row in range(SLOTS):
+            assert (together[row] == alone[row][step]).all(), f"row {row}, step {step}"
+
+
+def test_a_moved_row_goes_on_as_it_would_have(runner: DecoderRunner) -> None:
+    prompt = PROMPTS[4]
+    prefill(runner, 3, prompt)
+    prefill(runner, 0, PROMPTS[5])
+    runner.move(3, 1, len(prompt))
+    prefill(runner, 3, PROMPTS[5])
+    runner.move(3, 0, len(PROMPTS[5]))
+    prefill(runner, 2, prompt)
+    logits = runner.decode([9, 9, 9], [len(PROMPTS[5]), len(prompt), len(prompt)])
+    assert (logits[1] == logits[2]).all()
+    assert (logits[0] != logits[1]).any()
+
+
+def test_a_token_computed_as_a_chunk_of_one_equals_its_decode_step(runner: DecoderRunner) -> None:
+    prompt = PROMPTS[3]
+    prefill(runner, 0, prompt)
+    prefill(runner, 1, prompt)
+    decoded = runner.decode([9, 9], [len(prompt)] * 2)[1].copy()
+    assert (runner.prefill(1, [9], len(prompt), logits=True)[0] == decoded).all()
+
+
+def test_logits_lie_in_the_same_memory_every_step(runner: DecoderRunner) -> None:
+    first = runner.decode([1, 2], [0, 0])
+    second = runner.decode([1, 2], [1, 1])
+    assert first.ctypes.data == second.ctypes.data
+
+
+def test_positions_beyond_the_row_are_refused_before_anything_is_written(
+    runner: DecoderRunner,
+) -> None:
+    with pytest.raises(IndexError, match="129 positions exceed a row of 128"):
+        runner.decode([1], [CAPACITY])
+    with pytest.raises(IndexError, match="exceeds a buffer"):
+        runner.prefill(SLOTS, [1], 0, logits=True)
