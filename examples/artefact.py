@@ -25,6 +25,7 @@ def built_artefact(name: str, source: str) -> Path:
     directory = ARTEFACTS / name
     if _is_whole(directory):
         return directory
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "export", "build", source]
     command += ["--output", str(directory), "--name", name, "--force"]
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
