@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from export.decoder_run import DecoderRun, Ids, MoverRun
 from export.manifest import GraphSpec
 from export.parity import Check, compare
+from export.passage import passage_rows
 from model.generate import generate_greedy, logits
 from model.transformer import Transformer
 
@@ -22,6 +24,7 @@ _PREFILLS = ((1,), (2,), (17,), (128,), (5, 1), (3, 29, 12), (2, 1, 9, 4, 16, 7,
 _CHUNKED, _CHUNKS = 97, (16, 64)
 _PASTS = (0, 1, 7, 15, 40, 64, 96)
 _STEPS = 24
+_TEXTS = 3
 _GREEDY = 64
 
 
@@ -34,6 +37,7 @@ class DecoderChecks:
         decoder: ort.InferenceSession,
         mover: ort.InferenceSession,
         graph: GraphSpec,
+        tokenizer: Path,
         max_positions: int,
         tolerance: float,
     ) -> None:
@@ -43,6 +47,11 @@ class DecoderChecks:
         self._graph = graph
         self._capacity = min(_CAPACITY, max_positions)
         self._tolerance = tolerance
+        self._texts = passage_rows(
+            tokenizer, model.config.decoder_vocab_size, _TEXTS, self._capacity
+        )
+        # Causality: the logits of a prefix are the first of those of the whole text.
+        self._logits = [logits(model, torch.from_numpy(text)[None])[0][0] for text in self._texts]
 
     def prefill(self) -> Iterator[Check]:
         """First prompts in one go, of several batch sizes, padded on the right."""
@@ -58,7 +67,7 @@ class DecoderChecks:
             for row, prompt in enumerate(prompts):
                 shape = f"batch {batch}, row {row} of length {len(prompt)}, past 0"
                 yield self._compare(
-                    "prefill", shape, found[row, : len(prompt)], self._wanted(prompt)
+                    "prefill", shape, found[row, : len(prompt)], self._wanted(len(prompt), row)
                 )
 
     def chunked_prefill(self) -> Iterator[Check]:
@@ -74,7 +83,7 @@ class DecoderChecks:
             shape = f"length {len(prompt)} in chunks of {size}"
             name = "chunked prefill"
             yield self._compare(f"{name} and one go", shape, last, whole[starts[-1] :])
-            yield self._compare(name, shape, last, self._wanted(prompt)[starts[-1] :])
+            yield self._compare(name, shape, last, self._wanted(len(prompt))[starts[-1] :])
 
     def decode(self) -> Iterator[Check]:
         """One new token for rows of several past lengths, together and each alone."""
@@ -88,7 +97,7 @@ class DecoderChecks:
         together = run.step(tokens, pasts)
         for slot, past in enumerate(pasts):
             shape = f"past {past} in a batch of {len(pasts)}"
-            yield self._compare("decode", shape, together[slot], self._wanted(prompts[slot])[-1])
+            yield self._compare("decode", shape, together[slot], self._wanted(past + 1, slot)[-1])
             alone = run.step(tokens[slot : slot + 1], [past], slot)[0]
             yield compare("decode alone and batched", shape, together[slot], alone, bound=0.0)
 
@@ -102,7 +111,7 @@ class DecoderChecks:
         if found:
             shape = f"past {start} to {len(prompt) - 1}"
             yield self._compare(
-                "cached decode", shape, np.stack(found), self._wanted(prompt)[start:]
+                "cached decode", shape, np.stack(found), self._wanted(len(prompt))[start:]
             )
 
     def greedy(self) -> Iterator[Check]:
@@ -145,13 +154,13 @@ class DecoderChecks:
     def _run(self, slots: int = 1) -> DecoderRun:
         return DecoderRun(self._decoder, self._graph, slots, self._capacity)
 
-    def _prompt(self, length: int, seed: int = 0) -> Ids:
-        generator = np.random.default_rng(seed)
-        return generator.integers(0, self._model.config.decoder_vocab_size, length)
+    def _prompt(self, length: int, text: int = 0) -> Ids:
+        prompt: Ids = self._texts[text % _TEXTS, :length]
+        return prompt
 
-    def _wanted(self, prompt: Ids) -> Logits:
-        """Eager PyTorch's logits `[S, vocab]`, everything computed at once."""
-        return logits(self._model, torch.from_numpy(prompt)[None])[0][0].numpy()
+    def _wanted(self, length: int, text: int = 0) -> Logits:
+        """Eager PyTorch's logits `[length, vocab]` of a prompt, everything computed at once."""
+        return self._logits[text % _TEXTS][:length].numpy()
 
     def _generate(self, prompt: Ids, steps: int) -> list[int]:
         run = self._run()
@@ -163,7 +172,8 @@ class DecoderChecks:
         return tokens[:steps]
 
     def _tied(self, tokens: Ids) -> bool:
-        second, first = np.sort(self._wanted(tokens)[-1])[-2:]
+        scores = logits(self._model, torch.from_numpy(tokens)[None])[0][0, -1].numpy()
+        second, first = np.sort(scores)[-2:]
         return bool(first - second <= 2 * self._tolerance)
 
     def _compare(self, name: str, shape: str, found: Logits, wanted: Logits) -> Check:

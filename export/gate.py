@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import torch
+
 from export.decoder_checks import DecoderChecks
 from export.encoder_checks import EncoderChecks
-from export.manifest import REFERENCE_FILE, Manifest, session_settings
+from export.manifest import REFERENCE_FILE, TOKENIZER_FILE, Manifest, session_settings
 from export.parity import Check, ParityReport
 from export.progress import Steps
 from export.reference import decoder_reference, encoder_reference, write_reference
@@ -124,6 +126,7 @@ def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
         sessions["decoder"],
         sessions["mover"],
         manifest.graphs["decoder"],
+        task.directory / TOKENIZER_FILE,
         manifest.limits.max_positions,
         task.tolerance,
     )
@@ -142,7 +145,7 @@ def _store_reference(task: GateTask, model: Transformer) -> None:
     if model.config.kind is Kind.ENCODER:
         arrays = encoder_reference(model, pooling_of(task.manifest), limits.max_input)
     else:
-        arrays = decoder_reference(model, limits.max_positions)
+        arrays = decoder_reference(model, task.directory / TOKENIZER_FILE, limits.max_positions)
     write_reference(task.directory / REFERENCE_FILE, arrays)
 
 
@@ -160,6 +163,7 @@ class _SentSteps:
 
 
 def _run_and_send(task: GateTask, sender: Connection) -> None:
+    torch.set_num_threads(1)  # PyTorch's last bits then do not depend on how many cores there are
     try:
         sender.send(check_artefact(task, _SentSteps(sender)))
     except Exception as error:

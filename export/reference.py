@@ -21,6 +21,7 @@ from export.encoder_checks import random_texts, reference_embeddings
 from export.manifest import GraphSpec
 from export.packing import pack
 from export.parity import Check, compare
+from export.passage import passage_rows
 from model.config import Pooling
 from model.generate import logits
 from model.transformer import Transformer
@@ -38,10 +39,10 @@ def encoder_reference(model: Transformer, pooling: Pooling, max_input: int) -> A
     return {**pack(texts), "embeddings": reference_embeddings(model, pooling, texts)}
 
 
-def decoder_reference(model: Transformer, max_positions: int) -> Arrays:
+def decoder_reference(model: Transformer, tokenizer: Path, max_positions: int) -> Arrays:
     """Some steps of a decoder; each asks for the logits of its last token."""
     length = min(sum(_STEPS), max_positions)
-    tokens = np.random.default_rng(0).integers(0, model.config.decoder_vocab_size, (1, length))
+    tokens = passage_rows(tokenizer, model.config.decoder_vocab_size, rows=1, length=length)
     wanted = logits(model, torch.from_numpy(tokens))[0][0].numpy()  # [length, vocab]
     arrays: Arrays = {}
     start = 0
