@@ -27,7 +27,7 @@ from server.trace import Did
 from tests.artefacts import encoder_artefact, read_weight, reseal, write_weight
 from tests.server.engines import Encoding, encoding, vector
 
-BAD = 77  # a token whose embedding overflows in the poisoned artefact
+BAD = 77  # a token whose embedding is infinite in the poisoned artefact
 
 
 def ids(length: int, start: int = 10) -> list[int]:
@@ -36,11 +36,11 @@ def ids(length: int, start: int = 10) -> list[int]:
 
 @pytest.fixture(scope="module")
 def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """PAD-02: one rare token's embedding is so large that its normalisation overflows."""
+    """PAD-02: one rare token's embedding is infinite (the norms bear with any finite one)."""
     directory = tmp_path_factory.mktemp("artefact") / "poisoned"
     shutil.copytree(encoder_artefact(), directory)
     weights = read_weight(directory, "encoder.embedding.tokens.weight")
-    weights[BAD] = 3e38
+    weights[BAD] = np.inf
     write_weight(directory, "encoder.embedding.tokens.weight", weights)
     reseal(directory)
     return directory
