@@ -27,7 +27,7 @@ from server.trace import Did
 from tests.artefacts import encoder_artefact, read_weight, reseal, write_weight
 from tests.server.engines import Encoding, encoding, vector
 
-BAD = 77  # a token whose embedding is infinite in the poisoned artefact
+BAD = 222  # a token whose embedding is infinite in the poisoned artefact
 
 
 def ids(length: int, start: int = 10) -> list[int]:
