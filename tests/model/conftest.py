@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from model.checkpoint import Checkpoint
 from model.checkpoints import load_checkpoint
@@ -30,3 +31,9 @@ def smollm2_model(smollm2: Checkpoint) -> Transformer:
 @pytest.fixture(scope="session")
 def smollm2_reference() -> Any:
     return references.smollm2_reference()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Workers share the machine: threads that wait for each other cost more than they bring."""
+    torch.set_num_threads(1)
