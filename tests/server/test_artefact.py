@@ -1,0 +1,121 @@
+"""What is not exactly what was built is not served, and the message says which file and why."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from export.manifest import GraphSpec, Manifest, TensorSpec
+from server.artefact import ArtefactError, load_artefact
+from tests.artefacts import decoder_artefact, encoder_artefact, reseal
+
+Change = Callable[[Manifest], Manifest]
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> Path:
+    return shutil.copytree(decoder_artefact(), tmp_path / "decoder")
+
+
+@pytest.mark.parametrize("build", [encoder_artefact, decoder_artefact])
+def test_an_artefact_as_it_was_built_is_taken(build: Callable[[], Path]) -> None:
+    artefact = load_artefact(build())
+    assert artefact.tokenizer == (build() / "tokenizer.json").read_bytes()
+    assert load_artefact(build(), artefact.manifest.digest).manifest == artefact.manifest
+
+
+def test_another_digest_than_the_pinned_one_is_refused(decoder: Path) -> None:
+    with pytest.raises(ArtefactError, match=r"has digest sha256:\w+, but sha256:0 is expected"):
+        load_artefact(decoder, "sha256:0")
+
+
+@pytest.mark.parametrize("name", ["decoder.onnx", "decoder.data", "tokenizer.json", "mover.onnx"])
+def test_a_flipped_byte_in_any_file_is_refused(decoder: Path, name: str) -> None:
+    content = bytearray((decoder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (decoder / name).write_bytes(content)
+    with pytest.raises(ArtefactError, match=f"{name} does not match its sha256"):
+        load_artefact(decoder)
+
+
+def test_missing_and_cut_files_are_refused(decoder: Path) -> None:
+    (decoder / "mover.onnx").unlink()
+    with pytest.raises(ArtefactError, match=r"mover\.onnx is missing"):
+        load_artefact(decoder)
+    shutil.copy(decoder_artefact() / "mover.onnx", decoder)
+    with (decoder / "decoder.data").open("r+b") as file:
+        file.truncate(100)
+    with pytest.raises(ArtefactError, match=r"decoder\.data has 100 bytes instead of"):
+        load_artefact(decoder)
+
+
+def test_a_directory_without_manifest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtefactError, match=r"cannot read manifest.json: No such file"):
+        load_artefact(tmp_path)
+
+
+def with_graph(role: str, change: Callable[[GraphSpec], GraphSpec]) -> Change:
+    return lambda manifest: replace(
+        manifest, graphs=manifest.graphs | {role: change(manifest.graphs[role])}
+    )
+
+
+def with_cache_dtype(dtype: str) -> Change:
+    def change(graph: GraphSpec) -> GraphSpec:
+        inputs = [
+            replace(spec, dtype=dtype) if spec.name.startswith("past.") else spec
+            for spec in graph.inputs
+        ]
+        return replace(graph, inputs=tuple(inputs))
+
+    return with_graph("decoder", change)
+
+
+def without_mover(manifest: Manifest) -> Manifest:
+    return replace(manifest, graphs={"decoder": manifest.graphs["decoder"]})
+
+
+EXTRA = TensorSpec("query_seqlens", "int32", ("batch",))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            with_graph("decoder", lambda graph: replace(graph, inputs=(*graph.inputs, EXTRA))),
+            "decoder.onnx declares inputs that this server does not know: query_seqlens",
+        ),
+        (
+            with_graph("decoder", lambda graph: replace(graph, inputs=graph.inputs[1:])),
+            "decoder.onnx declares no input input_ids",
+        ),
+        (
+            with_graph("decoder", lambda graph: replace(graph, outputs=graph.outputs[:-1])),
+            "decoder.onnx declares no output present.1.value",
+        ),
+        (
+            lambda manifest: replace(manifest, vocabulary_size=5),
+            r"decoder.onnx declares output logits as float32\['logits', 272\] instead of",
+        ),
+        (with_cache_dtype("bfloat16"), "the cache is bfloat16; on cpu it must be float32 or"),
+        (with_cache_dtype("float16"), "output present.0.key as float32.* instead of float16"),
+        (without_mover, "has graphs decoder; kind decoder needs decoder, mover"),
+        (lambda manifest: replace(manifest, kind="diffusion"), "kind is 'diffusion'"),
+        (
+            lambda manifest: replace(manifest, config=manifest.config | {"decoder_layers": "2"}),
+            "config.decoder_layers is '2'",
+        ),
+    ],
+)
+def test_another_interface_than_the_server_binds_is_refused(
+    decoder: Path, change: Change, message: str
+) -> None:
+    reseal(decoder, change)
+    with pytest.raises(ArtefactError, match=message) as caught:
+        load_artefact(decoder)
+    assert str(caught.value).startswith(str(decoder))
+    assert "\n" not in str(caught.value)
