@@ -24,7 +24,7 @@ class PlainTextEncoder:
         self._raw = Tokenizer.from_str(json.dumps(_without(control_tokens, description)))
         self._lead_ids = self._ids(_LEAD)
 
-    def encode(self, text: str, *, at_start: bool) -> list[int]:
+    def encode(self, text: str, at_start: bool) -> list[int]:
         """Ids of a piece of text; `at_start` tells whether it begins the whole text."""
         if at_start:
             return self._ids(text)

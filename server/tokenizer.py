@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,8 @@ from server.errors import InvalidInput
 from server.plain_text import PlainTextEncoder
 
 Span = tuple[int, int]  # start and end in characters, end exclusive
+_LONG = 2048  # characters or ids that take about a millisecond
+_Placed = tuple[int, Span]  # the index of a token in its encoding, and where it stands
 
 
 @dataclass(frozen=True)
@@ -75,17 +79,25 @@ class Tokenizer:
     def encode_around(
         self, text: str, plain: Sequence[Span], *, add_special_tokens: bool = True
     ) -> list[int]:
-        """Ids of a text in which control tokens that touch a span of `plain` stay text."""
-        encoding = self._raw.encode(text, add_special_tokens=add_special_tokens)
-        ids: list[int] = encoding.ids
-        for index, (start, end) in reversed(self._control_tokens(text, encoding)):
-            if any(start < span_end and span_start < end for span_start, span_end in plain):
-                ids[index : index + 1] = self._plain.encode(text[start:end], at_start=start == 0)
-        return ids
+        """Ids of a text in which control tokens that touch a span of `plain` stay text.
+
+        The spans are in the order of the text.
+        """
+        encoding = self._encode(text, add_special_tokens, offsets=bool(plain))
+        ids, done = encoding.ids, 0
+        if not plain:
+            return ids
+        result: list[int] = []
+        as_text = functools.cache(self._plain.encode)  # the same few spellings come again
+        for index, (start, end) in _touching(self._control_tokens(text, encoding), plain):
+            result += ids[done:index]
+            result += as_text(text[start:end], start == 0)
+            done = index + 1
+        return result + ids[done:]
 
     def encode_with_offsets(self, text: str, *, add_special_tokens: bool = True) -> list[Token]:
         """The tokens of a text, and where they stand in it."""
-        encoding = self._raw.encode(text, add_special_tokens=add_special_tokens)
+        encoding = self._encode(text, add_special_tokens)
         return [
             Token(token_id, token, start, end)
             for token_id, token, (start, end) in zip(
@@ -97,7 +109,7 @@ class Tokenizer:
         """Where a text spells control tokens, without the whitespace that some of them take in."""
         if not self._normalises_spellings and not any(s in text for s in self._spellings):
             return []
-        encoding = self._raw.encode(text, add_special_tokens=False)
+        encoding = self._encode(text, add_special_tokens=False)
         spans = [span for _, span in self._control_tokens(text, encoding)]
         return [_trimmed(text, span) for span in spans]
 
@@ -124,8 +136,22 @@ class Tokenizer:
             InvalidInput: an id is outside the vocabulary.
         """
         self._check(ids)
-        text: str = self._raw.decode(ids, skip_special_tokens=skip_special_tokens)
+        if len(ids) < _LONG:
+            return self._raw.decode(ids, skip_special_tokens=skip_special_tokens)
+        (text,) = self._raw.decode_batch([ids], skip_special_tokens=skip_special_tokens)
         return text
+
+    def _encode(self, text: str, add_special_tokens: bool, offsets: bool = True) -> Encoding:
+        """The raw encoding; without offsets it takes less time, if the text is long.
+
+        The call for one text holds the interpreter's lock all the while, the call for a batch does
+        not. But a batch waits for the threads of the library, which others may keep busy.
+        """
+        if len(text) < _LONG:
+            return self._raw.encode(text, add_special_tokens=add_special_tokens)
+        encode_batch = self._raw.encode_batch if offsets else self._raw.encode_batch_fast
+        (encoding,) = encode_batch([text], add_special_tokens=add_special_tokens)
+        return encoding
 
     def _check(self, ids: Sequence[int]) -> None:
         for index, token_id in enumerate(ids):
@@ -135,9 +161,9 @@ class Tokenizer:
                     f"{self.vocabulary_size}"
                 )
 
-    def _control_tokens(self, text: str, encoding: Encoding) -> list[tuple[int, Span]]:
+    def _control_tokens(self, text: str, encoding: Encoding) -> list[_Placed]:
         """Index and place of each control token that the text itself gave rise to."""
-        ids: list[int] = encoding.ids
+        ids = encoding.ids
         if self.control_tokens.keys().isdisjoint(ids):
             return []
         return [
@@ -152,6 +178,17 @@ class Tokenizer:
 
     def _spells_unknown(self, text: str) -> bool:
         return text.strip() == self.control_tokens[self._unknown_id]
+
+
+def _touching(tokens: list[_Placed], spans: Sequence[Span]) -> Iterator[_Placed]:
+    """Those of the tokens that share a character with a span; both are in the order of the text."""
+    following = iter([*spans, (sys.maxsize, sys.maxsize)])
+    span_start, span_end = next(following)
+    for index, (start, end) in tokens:
+        while span_end <= start:
+            span_start, span_end = next(following)
+        if span_start < end:
+            yield index, (start, end)
 
 
 def _controls(token: AddedToken) -> bool:

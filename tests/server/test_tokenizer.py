@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Thread
 
 import pytest
 from hypothesis import given, settings
@@ -36,6 +38,7 @@ TEXTS = [
     "naïve café 東京 👨‍👩‍👧",
     "[SEP] and [MASK]",
     "cat " * 400,
+    "dog, " * 900,
 ]
 
 
@@ -214,3 +217,14 @@ def test_many_threads_count_alike(minilm: Tokenizer) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(wrong, range(8))) == 0
+
+
+def test_long_texts_do_not_hold_up_other_threads() -> None:
+    subject = tokenizer(tokenizers.byte_level)
+    longest, last = 0.0, time.perf_counter()
+    encoding = Thread(target=subject.encode, args=("alpha beta " * 30_000,))
+    began = last
+    encoding.start()
+    while encoding.is_alive():
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    assert longest < (last - began) / 2
