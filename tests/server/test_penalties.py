@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from transformers import RepetitionPenaltyLogitsProcessor
@@ -49,6 +49,7 @@ def test_repetition_equals_transformers(penalty: float) -> None:
     presence=st.floats(-2, 2),
     frequency=st.floats(-2, 2),
 )
+@settings(deadline=None)
 def test_presence_and_frequency_count_generated_tokens(
     prompt: list[int], generated: list[int], presence: float, frequency: float
 ) -> None:

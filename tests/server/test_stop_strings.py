@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from server.stop_strings import StopMatcher
@@ -25,6 +25,7 @@ def run(stops: list[str], pieces: list[str], include: bool = False) -> tuple[str
 
 
 @given(stops=stops_of, pieces=pieces_of, include=st.booleans())
+@settings(deadline=None)
 def test_equals_searching_the_text_so_far(
     stops: list[str], pieces: list[str], include: bool
 ) -> None:
@@ -42,6 +43,7 @@ def test_equals_searching_the_text_so_far(
 
 
 @given(stops=stops_of, pieces=pieces_of)
+@settings(deadline=None)
 def test_holds_back_no_more_than_may_begin_a_stop_string(
     stops: list[str], pieces: list[str]
 ) -> None:
