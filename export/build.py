@@ -17,6 +17,7 @@ from export.gate import GateTask, run_gate
 from export.graph import write_graph
 from export.manifest import (
     MANIFEST_FILE,
+    NAME_PATTERN,
     PARITY_FILE,
     TOKENIZER_FILE,
     Device,
@@ -71,6 +72,11 @@ class BuildOptions:
     force: bool = False
 
     def __post_init__(self) -> None:
+        if not NAME_PATTERN.fullmatch(self.name):
+            raise BuildError(
+                f"--name {self.name}; it must start with a letter or digit and hold at most 64 of "
+                "a-z 0-9 . _ -"
+            )
         if self.device is not Device.CPU:
             raise BuildError(f"--device {self.device} is not supported yet; cpu is")
         if self.precision is not Precision.FP32:
@@ -93,7 +99,7 @@ def build(source: Source, options: BuildOptions, steps: Steps) -> Manifest:
         GateError: the gate could not do its work.
         ParityFailure: a check failed.
     """
-    steps.expect(4)
+    steps.expect(3)
     with _staging(options.output) as directory:
         manifest = _write(source, options, directory, steps)
         report = run_gate(

@@ -6,6 +6,7 @@ It runs in a process of its own, from nothing but the files: the artefact's and 
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -16,6 +17,7 @@ import torch
 from export.decoder_checks import DecoderChecks
 from export.encoder_checks import EncoderChecks
 from export.manifest import REFERENCE_FILE, TOKENIZER_FILE, Manifest, session_settings
+from export.manifest_checks import check_manifest
 from export.parity import Check, ParityReport
 from export.progress import Steps
 from export.reference import decoder_reference, encoder_reference, write_reference
@@ -77,7 +79,8 @@ def check_artefact(task: GateTask, steps: Steps) -> ParityReport:
     steps.advance("comparing weights with the source")
     weights = WeightChecks(checkpoint)
     files = [graph.file for graph in task.manifest.graphs.values()]
-    checks = list(weights.compare({file: task.directory / file for file in files}))
+    checks = list(check_manifest(checkpoint, task.manifest, task.directory))
+    checks += weights.compare({file: task.directory / file for file in files})
     model = checkpoint.build()
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
     numbers = _number_checks(task, model)
@@ -163,6 +166,7 @@ class _SentSteps:
 
 
 def _run_and_send(task: GateTask, sender: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends this
     torch.set_num_threads(1)  # PyTorch's last bits then do not depend on how many cores there are
     try:
         sender.send(check_artefact(task, _SentSteps(sender)))

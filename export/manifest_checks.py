@@ -1,0 +1,46 @@
+"""The manifest and the tokenizer against the checkpoint that they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from export.draft import draft_manifest
+from export.manifest import TOKENIZER_FILE, Manifest
+from export.parity import Check
+from model.checkpoint import Checkpoint
+
+# What the checkpoint alone decides; pooling and limits may be the user's choice.
+_FIELDS = (
+    "kind",
+    "task",
+    "config",
+    "vocabulary_size",
+    "special_ids",
+    "generation",
+    "prompts",
+    "default_prompt",
+    "chat_template",
+    "chat_tokens",
+)
+
+
+def check_manifest(checkpoint: Checkpoint, manifest: Manifest, directory: Path) -> Iterator[Check]:
+    """Every field that the checkpoint decides, and the tokenizer byte for byte."""
+    draft = draft_manifest(
+        checkpoint,
+        name=manifest.name,
+        source=manifest.source,
+        graphs=manifest.graphs,
+        files=manifest.files,
+        max_length=None,
+    )
+    for name in _FIELDS:
+        found, wanted = getattr(manifest, name), getattr(draft, name)
+        yield _equal(f"manifest {name}", found == wanted, f"{found!r} instead of {wanted!r}")
+    same = (directory / TOKENIZER_FILE).read_bytes() == checkpoint.tokenizer_json
+    yield _equal(TOKENIZER_FILE, same, "differs from the checkpoint's")
+
+
+def _equal(shape: str, same: bool, note: str) -> Check:
+    return Check("content", shape, 0.0 if same else None, 0.0, "" if same else note)

@@ -1,0 +1,70 @@
+"""verify: an artefact by itself, or against the source that it was made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from export.gate import GateTask, run_gate
+from export.manifest import (
+    REFERENCE_FILE,
+    Manifest,
+    ManifestError,
+    load_manifest,
+    session_settings,
+    verify_files,
+)
+from export.parity import ParityReport
+from export.progress import Steps
+from export.reference import replay_decoder, replay_encoder
+from export.session import open_session
+from export.source import Source
+from export.structure import check_structure
+
+
+def load_verified(directory: Path, steps: Steps) -> Manifest:
+    """The manifest of an artefact whose digests and structure are right.
+
+    Raises:
+        ManifestError: they are not; the message names each file and reason.
+    """
+    steps.advance("comparing digests")
+    manifest = load_manifest(directory)
+    verify_files(directory, manifest)
+    check_structure(directory, manifest)
+    return manifest
+
+
+def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) -> ParityReport:
+    """Runs the graphs on the inputs that were stored at build."""
+    steps.advance(f"replaying {REFERENCE_FILE}")
+    reference = directory / REFERENCE_FILE
+    graph = manifest.graphs[manifest.kind]
+    session = open_session(directory / graph.file, session_settings(manifest.device))
+    checks = (
+        replay_encoder(reference, session, tolerance)
+        if manifest.kind == "encoder"
+        else replay_decoder(reference, session, graph, tolerance)
+    )
+    return ParityReport(tolerance=tolerance, checks=tuple(checks))
+
+
+def verify_against(
+    source: Source, directory: Path, manifest: Manifest, tolerance: float, steps: Steps
+) -> ParityReport:
+    """The whole gate again.
+
+    Raises:
+        ManifestError: the source is not the one that the artefact was made from.
+        GateError: the gate could not do its work.
+    """
+    files = source.describe().files
+    if different := sorted(
+        name
+        for name in files.keys() | manifest.source.files.keys()
+        if files.get(name) != manifest.source.files.get(name)
+    ):
+        raise ManifestError(
+            f"the artefact was made from another source; these differ: {', '.join(different)}"
+        )
+    task = GateTask(directory, source.path, manifest, tolerance, stores_reference=False)
+    return run_gate(task, steps)
