@@ -199,14 +199,15 @@ def test_padding_and_truncation_of_the_file_are_off() -> None:
 
 
 # TOK-02
-def test_many_threads_count_alike(minilm: Tokenizer) -> None:
+@pytest.mark.parametrize("calls", [300, pytest.param(2000, marks=pytest.mark.full)])
+def test_many_threads_count_alike(minilm: Tokenizer, calls: int) -> None:
     others = tokenizer(tokenizers.byte_level)
     texts = [f"{'cat ' * count}dog" for count in range(1, 40)]
     wanted = [(len(minilm.encode(text)), len(others.encode(text))) for text in texts]
 
     def wrong(start: int) -> int:
         mistakes = 0
-        for call in range(500):
+        for call in range(calls):
             index = (start * 7 + call) % len(texts)
             limit = 5 + call % 30
             ids = minilm.truncate(minilm.encode(texts[index]), limit if call % 2 else 512)
