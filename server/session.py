@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import onnxruntime
@@ -19,8 +20,9 @@ _DTYPES = {
 }
 # Nodes on shapes, which ONNX Runtime rightly computes on the CPU; any other there is a fallback.
 _CPU_NODES = frozenset(
-    "Add Cast Concat Gather Range Shape Slice Squeeze Sub Unsqueeze".split()  # noqa: SIM905
+    "Add Cast Concat Gather Mul Range Reshape Shape Slice Squeeze Sub Unsqueeze".split()  # noqa: SIM905
 )
+_DEVICE_REFUSAL = re.compile(r"(CUDA failure|Invalid device ID).*")
 _OUT_OF_MEMORY = ("Available memory of", "Failed to allocate memory")
 
 
@@ -64,9 +66,9 @@ def open_session(artefact: Artefact, role: str, device_index: int = 0) -> Any:
             enable_fallback=0,
         )
     except Exception as error:
-        if "CUDA failure" in str(error):
+        if refusal := _DEVICE_REFUSAL.search(str(error)):
             raise DeviceError(
-                f"CUDA device {device_index} cannot be used: {_line(error)}"
+                f"CUDA device {device_index} cannot be used: {refusal.group()}"
             ) from None
         raise ArtefactError(f"{artefact.directory}: {graph.file} {_line(error)}") from None
     session.disable_fallback()

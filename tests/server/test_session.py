@@ -92,6 +92,7 @@ class CudaRuntime:
     [
         (CudaRuntime(providers=(CPU,)), "fell back to CPUExecutionProvider: the NVIDIA driver"),
         (CudaRuntime(error="CUDA failure 101: invalid device ordinal"), "device 99 .* ordinal"),
+        (CudaRuntime(error="/a/b.cc:71 Invalid device ID: 99, must be"), "used: Invalid device ID"),
         (CudaRuntime(on_cpu="Shape GroupQueryAttention"), "no kernel for GroupQueryAttention"),
         (CudaRuntime(on_cpu="Shape Gather"), ""),
     ],
