@@ -27,6 +27,7 @@ from client.results import (
 
 _SHOWN_VALUES = 4
 _SHOWN_CHARACTERS = 48
+_SHOWN_DIGITS = 12  # of a digest: enough to tell builds apart; --json has all
 
 
 def print_json(value: Any) -> None:
@@ -86,17 +87,16 @@ def print_stream_json(events: Iterable[Event]) -> None:
 def print_models(models: Sequence[Model]) -> None:
     """A table of what is loaded."""
     table = Table(box=None, header_style="bold")
-    for column in ("model", "kind", "tasks", "precision", "provider", "limits", "digest"):
-        table.add_column(column)
+    for column in ("model", "kind", "precision", "provider", "limits", "digest"):
+        table.add_column(column, no_wrap=column in ("model", "digest"))
     for model in models:
         table.add_row(
             model.name,
             model.kind,
-            ", ".join(model.tasks),
             model.precision,
-            model.provider,
+            model.provider.removesuffix("ExecutionProvider"),
             _limits(model),
-            model.digest[:19],
+            model.digest.removeprefix("sha256:")[:_SHOWN_DIGITS],
         )
     Console().print(table)
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from rich.columns import Columns
 from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
@@ -111,7 +110,8 @@ async def two_at_once(server: Daemon) -> None:
     """Two clients, two connections, one batch: each step computes a token of both."""
     console.rule("Two clients at once")
     texts = [Text(), Text()]
-    panels = [Panel(text, title=told, width=50) for text, told in zip(texts, TOLD, strict=True)]
+    side_by_side = Table.grid(expand=True)
+    side_by_side.add_row(*(Panel(text, title=told) for text, told in zip(texts, TOLD, strict=True)))
 
     async def listen(index: int) -> None:
         async with AsyncClient(server.target, timeout=120) as client:
@@ -120,8 +120,9 @@ async def two_at_once(server: Daemon) -> None:
                 if isinstance(event, Chunk):
                     texts[index].append(event.text)
 
-    with Live(Columns(panels), console=console, refresh_per_second=10):
+    with Live(side_by_side, console=console, refresh_per_second=10):
         await asyncio.gather(listen(0), listen(1))
+    console.print()
 
 
 def latencies(server: Daemon) -> None:
