@@ -69,10 +69,9 @@ class DecoderRunner:
         """
         wanted = int(logits)
         binding = self._prefill_binding(row)
-        bind_input(binding, "input_ids", self._input_ids, (1, len(ids)))
+        self._last_position.write([len(ids) - 1])
         bind_input(binding, "logit_positions", self._last_position, (wanted,))
         bind_output(binding, "logits", self._logits, (wanted, self._vocabulary_size))
-        self._last_position.write([len(ids) - 1])
         self._run(binding, ids, [start], start + len(ids))
         return self._logits.array[:wanted]
 
@@ -115,16 +114,20 @@ class DecoderRunner:
     ) -> None:
         if total_length > self._limits.capacity:
             raise IndexError(f"{total_length} positions exceed a row of {self._limits.capacity}")
+        rows = len(lengths)
         self._input_ids.write(ids)
         self._past_lengths.write(lengths)
         self._total_length.write([total_length])
+        # Bound anew with every content: what a graph for CUDA reads on the CPU, ONNX Runtime copies
+        # there when it is bound, and not when it runs.
+        bind_input(binding, "input_ids", self._input_ids, (rows, len(ids) // rows))
+        bind_input(binding, "past_lengths", self._past_lengths, (rows,))
         self._decoder.run_with_iobinding(binding)
 
     def _decode_binding(self, rows: int) -> Any:
         """The binding of the leading rows."""
         if rows not in self._decode_bindings:
             binding = self._bind(0, rows)
-            bind_input(binding, "input_ids", self._input_ids, (rows, 1))
             bind_input(binding, "logit_positions", self._every_row, (rows,))
             bind_output(binding, "logits", self._logits, (rows, self._vocabulary_size))
             self._decode_bindings[rows] = binding
@@ -138,7 +141,6 @@ class DecoderRunner:
 
     def _bind(self, first: int, rows: int) -> Any:
         binding = self._decoder.io_binding()
-        bind_input(binding, "past_lengths", self._past_lengths, (rows,))
         bind_input(binding, "total_sequence_length", self._total_length, (1,))
         self._slots.bind(binding, "past", "present", first, rows)
         return binding
