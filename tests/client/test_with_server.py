@@ -111,6 +111,7 @@ def test_the_command_line(server: ServerProcess, capsys: pytest.CaptureFixture[s
     text, notes = run(*wanted)
     assert "6 tokens" in notes
     assert run(*wanted, "--stream")[0] == text
+    assert "instead of" in run("generate", "hello", "--top-logprobs", "2", "--stream")[1]
     answer = json.loads(run("--json", *wanted)[0])
     assert answer["completions"][0]["text"] + "\n" == text
     events = [json.loads(line) for line in run("--json", *wanted, "--stream")[0].splitlines()]
