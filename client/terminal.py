@@ -127,10 +127,10 @@ def _print_summary(reasons: str, summary: Summary) -> None:
         f"{usage.prompt_tokens} + {usage.completion_tokens} tokens",
         f"first after {timing.time_to_first_token:.3f} s",
     ]
-    if timing.decode > 0:
-        parts.append(f"{usage.completion_tokens / timing.decode:.1f} tokens/s")
+    if timing.decode > 0:  # the first token came with the prompt
+        parts.append(f"{(usage.completion_tokens - 1) / timing.decode:.1f} tokens/s")
     parts.append(f"seed {summary.seed}")
-    _notes().print(Text(" · ".join(parts), style="dim"))
+    _notes().print(Text(" · ".join(parts), style="dim"), soft_wrap=True)
 
 
 def _reasons(completions: Sequence[Completion]) -> str:
@@ -140,7 +140,7 @@ def _reasons(completions: Sequence[Completion]) -> str:
 def _limits(model: Model) -> str:
     limits = []
     if model.dimensions:
-        limits.append(f"{model.dimensions} dimensions of {model.max_input_tokens} tokens")
+        limits.append(f"{model.max_input_tokens} tokens to {model.dimensions} values")
     if model.slots:
         limits.append(f"{model.slots} slots of {model.capacity} tokens")
     return ", ".join(limits)
