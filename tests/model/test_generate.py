@@ -64,6 +64,17 @@ def test_greedy_is_the_same_without_a_cache(given: Given) -> None:
     assert tokens == generate_greedy(model, prompt, 64, source=source, cached=False)
 
 
+@pytest.mark.parametrize(("cached", "computed"), [(True, [3, 1, 1, 1]), (False, [3, 4, 5, 6])])
+def test_a_cache_saves_what_came_before(cached: bool, computed: list[int]) -> None:
+    model = tiny_checkpoint(DECODER).build()
+    lengths: list[int] = []
+    model.decoder.embedding.register_forward_pre_hook(
+        lambda _, inputs: lengths.append(inputs[0].shape[1])
+    )
+    generate_greedy(model, PROMPT, 4, cached=cached)
+    assert lengths == computed
+
+
 def test_sampled_is_the_same_without_a_cache_and_again(given: Given) -> None:
     model, prompt, source = given
 
@@ -141,11 +152,11 @@ def test_samples_follow_the_distribution() -> None:
     checkpoint = tiny_checkpoint(LEARNED_DECODER)
     model = checkpoint.build()
     scores, _ = logits(model, torch.tensor([PROMPT]))
-    probabilities = warp(scores[0, -1] / 1.5, 4, 1.0).softmax(dim=-1)
+    probabilities = warp(scores[0, -1] / 0.4, 4, 1.0).softmax(dim=-1)
     draws = 400
     counts = torch.zeros(checkpoint.config.vocab_size)
     for seed in range(draws):
-        (token,) = generate_sampled(model, PROMPT, 1, seed=seed, temperature=1.5, top_k=4)
+        (token,) = generate_sampled(model, PROMPT, 1, seed=seed, temperature=0.4, top_k=4)
         counts[token] += 1
     likely = probabilities > 0
     assert int(counts[~likely].sum()) == 0

@@ -9,7 +9,8 @@ import torch
 from tokenizers import Tokenizer
 
 from model.checkpoint import Checkpoint
-from model.config import Kind, Positions, TransformerConfig
+from model.config import Kind, NormPlacement, Positions, TransformerConfig
+from model.eager_attention import EagerSelfAttention
 from model.generate import encode, logits, remember
 from model.transformer import Transformer
 from tests.checkpoints import (
@@ -112,6 +113,29 @@ def test_tied_parameters_are_one(config: TransformerConfig, shared: set[str]) ->
         if sum(parameter is other for other in parameters.values()) > 1
     }
     assert tied == shared
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_the_final_norm_comes_last(stack: str) -> None:
+    config = replace(ENCODER_DECODER, norm_placement=NormPlacement.PRE)
+    with_norm = tiny_checkpoint(replace(config, final_norm=True))
+    kept = {
+        name: tensor
+        for name, tensor in with_norm.tensors.items()
+        if not name.startswith(("encoder.norm.", "decoder.norm."))
+    }
+    without = replace(with_norm, config=config, tensors=kept).build()
+    model = with_norm.build()
+    positions, attend = torch.arange(7)[None], EagerSelfAttention()
+    assert model.encoder.norm is not None
+    assert model.decoder.norm is not None
+    if stack == "encoder":
+        states = model.encoder(IDS, positions, attend)
+        expected = model.encoder.norm(without.encoder(IDS, positions, attend))
+    else:
+        states, _ = model.decoder(IDS, positions, attend)
+        expected = model.decoder.norm(without.decoder(IDS, positions, attend)[0])
+    torch.testing.assert_close(states, expected)
 
 
 def test_token_embeddings_are_scaled() -> None:

@@ -10,13 +10,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints import load_checkpoint
 from model.checkpoints.bert import configure
 from model.generate import embed, encode
+from tests.checkpoints import PAD
 from tests.model.checkpoints.tiny_references import save, tiny_bert
 from tests.model.references import minilm_directory, minilm_reference
 
@@ -65,12 +68,37 @@ def test_real_vectors(minilm: Checkpoint) -> None:
     tokenizer = Tokenizer.from_str(minilm.tokenizer_json.decode())
     encoded = [tokenizer.encode(text).ids for text in TEXTS]
     lengths = torch.tensor([len(ids) for ids in encoded])
-    ids = torch.zeros(len(TEXTS), int(lengths.max()), dtype=torch.int64)
-    for row, tokens in enumerate(encoded):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in encoded], batch_first=True)
     assert minilm.pooling is not None
     vectors = embed(minilm.build(), minilm.pooling, ids, lengths)
     expected = torch.from_numpy(reference.encode(TEXTS))
+    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "max"])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_tiny_random_vectors(tmp_path: Path, mode: str, normalize: bool) -> None:
+    save(tiny_bert(), tmp_path / "bert")
+    PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "bert" / "tokenizer.json"), pad_token=PAD, model_max_length=30
+    ).save_pretrained(tmp_path / "bert")
+    transformer = modules.Transformer(str(tmp_path / "bert"))
+    parts = [transformer, modules.Pooling(48, pooling_mode=mode)]
+    parts += [modules.Normalize()] if normalize else []
+    reference = SentenceTransformer(modules=parts, device="cpu", prompts={"query": "q: "})
+    reference.save(str(tmp_path / "sentence"))
+
+    checkpoint = load_checkpoint(tmp_path / "sentence")
+    assert checkpoint.max_input == 30
+    assert checkpoint.prompts["query"] == "q: "
+    assert checkpoint.pooling is not None
+    tokenizer = Tokenizer.from_str(checkpoint.tokenizer_json.decode())
+    texts = ["the cat", "a longer text"]
+    encoded = [tokenizer.encode(text).ids for text in texts]
+    lengths = torch.tensor([len(ids) for ids in encoded])
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in encoded], batch_first=True)
+    vectors = embed(checkpoint.build(), checkpoint.pooling, ids, lengths)
+    expected = torch.from_numpy(reference.encode(texts))
     torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
 
 
