@@ -16,7 +16,6 @@ from server.limits import encoder_limits
 from server.metrics import Metrics
 from server.processors import usable_processors
 from server.request import EmbedItem, EmbedOutcome, Failed
-from server.session import share_thread_pool
 from server.tokenizer import Tokenizer
 
 
@@ -27,9 +26,10 @@ def embedding_engine(directory: Path) -> Iterator[Callable[[Sequence[str]], Any]
     manifest = artefact.manifest
     tokenizer = Tokenizer(artefact.tokenizer, manifest.vocabulary_size)
     metrics = Metrics(CollectorRegistry(), [manifest.name]).model(manifest.name)
-    share_thread_pool(usable_processors())
     loop = asyncio.new_event_loop()
-    engine = EncoderEngine(artefact, encoder_limits(manifest), metrics, loop)
+    engine = EncoderEngine(
+        artefact, encoder_limits(manifest), metrics, loop, threads=usable_processors()
+    )
 
     async def embed(texts: Sequence[str]) -> list[Any]:
         outcome: asyncio.Future[EmbedOutcome | Failed] = loop.create_future()

@@ -20,7 +20,6 @@ from server.metrics import Metrics
 from server.metrics_server import MetricsServer
 from server.models import Models
 from server.report import describe_models
-from server.session import share_thread_pool
 from server.settings import Settings
 from server.stop_signals import StopSignals
 from server.worker import Worker
@@ -49,7 +48,6 @@ async def run(settings: Settings, log: FilteringBoundLogger) -> Exit:
     artefacts = await asyncio.to_thread(load_artefacts, settings)
     registry = CollectorRegistry()
     metrics = Metrics(registry, [artefact.manifest.name for artefact in artefacts])
-    share_thread_pool(settings.threads)
     models = Models(make_models(artefacts, settings, metrics, asyncio.get_running_loop()))
     daemon = Daemon(settings, models, metrics, signals, log)
     if settings.check:
@@ -100,6 +98,7 @@ class Daemon:
         address = bind(server, self._settings.listen)
         await self._health.start(self._models)
         await server.start()
+        self._log.info("listening", listen=str(address), metrics_listen=metrics_address)
         try:
             await self._load()
             await self._open(str(address), metrics_address)

@@ -33,6 +33,7 @@ class DecoderEngine:
         tokenizer: the artefact's.
         loop: where events are delivered.
         device_index: which GPU, where the artefact is for one.
+        threads: that one run may use on the CPU.
         trace: records what the engine does; None does not.
         open_runner: what computes, opened on the engine's thread; None is the artefact's graphs.
     """
@@ -46,6 +47,7 @@ class DecoderEngine:
         loop: asyncio.AbstractEventLoop,
         *,
         device_index: int = 0,
+        threads: int = 1,
         trace: Trace | None = None,
         open_runner: Callable[[], Runner] | None = None,
     ) -> None:
@@ -55,7 +57,8 @@ class DecoderEngine:
         self._vocabulary_size = manifest.vocabulary_size
         self._waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens)
         self._worker = DecoderWorker(
-            open_runner or partial(DecoderRunner, artefact, limits, device_index),
+            open_runner
+            or partial(DecoderRunner, artefact, limits, device_index=device_index, threads=threads),
             limits,
             metrics,
             self._waiting_room,

@@ -33,10 +33,19 @@ class DecoderRunner:
         ArtefactError, DeviceError: as `open_session`.
     """
 
-    def __init__(self, artefact: Artefact, limits: DecoderLimits, device_index: int = 0) -> None:
+    def __init__(
+        self,
+        artefact: Artefact,
+        limits: DecoderLimits,
+        *,
+        device_index: int = 0,
+        threads: int = 1,
+    ) -> None:
         manifest = artefact.manifest
-        self._decoder = open_session(artefact, "decoder", device_index)
-        self._mover = open_session(artefact, "mover", device_index)
+        self._decoder = open_session(
+            artefact, "decoder", device_index=device_index, threads=threads
+        )
+        self._mover = open_session(artefact, "mover", device_index=device_index)
         self.provider: str = self._decoder.get_providers()[0]
         self._limits = limits
         self._vocabulary_size = manifest.vocabulary_size

@@ -30,6 +30,7 @@ class EncoderEngine:
         artefact: of an encoder, verified.
         loop: where outcomes are delivered.
         device_index: which GPU, where the artefact is for one.
+        threads: that one run may use on the CPU.
         trace: records what the engine does; None does not.
         open_runner: what computes, opened on the engine's thread; None is the artefact's graph.
     """
@@ -42,6 +43,7 @@ class EncoderEngine:
         loop: asyncio.AbstractEventLoop,
         *,
         device_index: int = 0,
+        threads: int = 1,
         trace: Trace | None = None,
         open_runner: Callable[[], Runner] | None = None,
     ) -> None:
@@ -50,7 +52,8 @@ class EncoderEngine:
         self._limits = limits
         self._waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens)
         self._worker = EncoderWorker(
-            open_runner or partial(EncoderRunner, artefact, limits, device_index),
+            open_runner
+            or partial(EncoderRunner, artefact, limits, device_index=device_index, threads=threads),
             limits,
             metrics,
             self._waiting_room,

@@ -23,8 +23,17 @@ class EncoderRunner:
         ArtefactError, DeviceError: as `open_session`.
     """
 
-    def __init__(self, artefact: Artefact, limits: EncoderLimits, device_index: int = 0) -> None:
-        self._session = open_session(artefact, "encoder", device_index)
+    def __init__(
+        self,
+        artefact: Artefact,
+        limits: EncoderLimits,
+        *,
+        device_index: int = 0,
+        threads: int = 1,
+    ) -> None:
+        self._session = open_session(
+            artefact, "encoder", device_index=device_index, threads=threads
+        )
         self._limits = limits
         self.provider: str = self._session.get_providers()[0]
 

@@ -106,7 +106,12 @@ class _ModelMaker:
             max_request_seconds=settings.max_request_seconds,
         )
         return EncoderEngine(
-            self._artefact, limits, self._metrics, self._loop, device_index=self._device_index
+            self._artefact,
+            limits,
+            self._metrics,
+            self._loop,
+            device_index=self._device_index,
+            threads=settings.threads,
         )
 
     def _generator(self, cache_bytes: int) -> Generator:
@@ -128,6 +133,7 @@ class _ModelMaker:
             self._metrics,
             self._loop,
             device_index=self._device_index,
+            threads=settings.threads,
         )
         return Generator(engine, limits, _read_chat_template(self._artefact))
 

@@ -1,4 +1,9 @@
-"""ONNX Runtime sessions: one pool of threads for all, settings from the manifest, no fallback."""
+"""ONNX Runtime sessions: settings from the manifest, sleeping threads, no fallback.
+
+Each session has threads of its own that sleep while they have nothing to do. The pool that ONNX
+Runtime can share between sessions always spins (its Python interface cannot switch that off): on a
+busy machine a decode step took twice as long with it, and the event loop got less time.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +35,13 @@ class DeviceError(Exception):
     """The device that an artefact needs is not there; says what is missing and what to do."""
 
 
-def share_thread_pool(threads: int) -> None:
-    """Gives all sessions of this process one pool; the first call decides its size.
-
-    To be called before the first session is opened. ONNX Runtime cannot replace the pool.
-    """
-    try:
-        onnxruntime.set_global_thread_pool_sizes(threads, 1)
-    except Exception as error:
-        if "already been created" not in str(error):
-            raise
-
-
-def open_session(artefact: Artefact, role: str, device_index: int = 0) -> Any:
+def open_session(artefact: Artefact, role: str, *, device_index: int = 0, threads: int = 1) -> Any:
     """Opens a graph of an artefact on the device that the artefact was built for.
+
+    Args:
+        role: which graph of the artefact.
+        device_index: which GPU, where the artefact is for one.
+        threads: that one run may use on the CPU, the caller's included.
 
     Returns:
         An `onnxruntime.InferenceSession`; to be used by one thread only.
@@ -59,7 +57,7 @@ def open_session(artefact: Artefact, role: str, device_index: int = 0) -> Any:
     try:
         session = onnxruntime.InferenceSession(
             str(artefact.directory / graph.file),
-            _session_options(settings),
+            _session_options(settings, threads),
             providers=[(settings.provider, settings.provider_options), "CPUExecutionProvider"]
             if device is Device.CUDA
             else [settings.provider],
@@ -84,9 +82,9 @@ def step_error(error: Exception) -> ServerError:
     return StepFailed("computing failed")
 
 
-def _session_options(settings: SessionSettings) -> Any:
+def _session_options(settings: SessionSettings, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
-    options.use_per_session_threads = False
+    options.intra_op_num_threads = threads
     options.enable_mem_pattern = settings.enable_mem_pattern
     options.enable_cpu_mem_arena = settings.enable_cpu_mem_arena
     options.graph_optimization_level = getattr(
