@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ def write_graph(source: GraphSource, directory: Path) -> GraphSpec:
     _drop_reshape_round_trips(model.graph)
     _strip(model, source)
     file, weights = f"{source.role}.onnx", f"{source.role}.data"
-    ir.save(model, directory / file, external_data=weights)
+    ir.save(model, directory / file, external_data=weights, size_threshold_bytes=0)
     return GraphSpec(file=file, weights=(weights,), inputs=source.inputs, outputs=source.outputs)
 
 
@@ -80,10 +81,20 @@ def _trace(source: GraphSource) -> ir.Model:
                 verbose=False,
             )
     except torch.onnx.errors.OnnxExporterError as error:
-        cause = error.__cause__ or error
-        raise ExportError(f"the {source.role} graph cannot be traced: {cause}") from error
+        reason = _name_axes(str(error.__cause__ or error), source)
+        raise ExportError(f"the {source.role} graph cannot be traced: {reason}") from error
     assert program is not None
     return program.model
+
+
+def _name_axes(reason: str, source: GraphSource) -> str:
+    """PyTorch's reason, in which it names an axis by the numbers of the input and the axis."""
+
+    def name(match: re.Match[str]) -> str:
+        spec = source.inputs[int(match[1])]
+        return f"axis {spec.shape[int(match[2])]} of {spec.name}"
+
+    return re.sub(r"inputs\['inputs'\]\[(\d+)\]\.shape\[(\d+)\]", name, reason)
 
 
 def _example(spec: TensorSpec, sizes: dict[str, int]) -> Tensor:

@@ -1,0 +1,78 @@
+"""Graphs of tiny random models, written without a gate, beside the models that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnxruntime as ort
+import pytest
+
+from export.decoder_graph import decoder_graph
+from export.decoder_run import DecoderRun, MoverRun
+from export.encoder_graph import encoder_graph
+from export.graph import write_graph
+from export.manifest import Device, GraphSpec, session_settings
+from export.mover_graph import write_mover_graph
+from export.session import open_session
+from model.config import Pooling, TransformerConfig
+from model.transformer import Transformer
+from tests.checkpoints import tiny_checkpoint
+
+SETTINGS = session_settings(Device.CPU)
+# Batch and length; the largest in the full run only.
+SHAPES = [
+    pytest.param(batch, length, marks=[pytest.mark.full] if batch * length > 4000 else [])
+    for batch in (1, 2, 3, 7, 32)
+    for length in (1, 2, 3, 17, 128, 129, 256, 500)
+]
+
+
+@dataclass(frozen=True)
+class EncoderPair:
+    """An encoder in PyTorch and as a graph."""
+
+    model: Transformer
+    pooling: Pooling
+    session: ort.InferenceSession
+
+
+@dataclass(frozen=True)
+class DecoderPair:
+    """A decoder in PyTorch and as graphs."""
+
+    model: Transformer
+    session: ort.InferenceSession
+    graph: GraphSpec
+    mover: MoverRun
+
+    def run(self, slots: int, capacity: int) -> DecoderRun:
+        return DecoderRun(self.session, self.graph, slots, capacity)
+
+
+def encoder_pair(
+    config: TransformerConfig,
+    pooling: Pooling,
+    directory: Path,
+    spoil: Callable[[Transformer], None] = lambda model: None,
+) -> EncoderPair:
+    """Writes the graph to `directory`; every parameter is random, `spoil` changes the graph's."""
+    checkpoint = tiny_checkpoint(config)
+    model = checkpoint.build()
+    spoil(model)
+    spec = write_graph(encoder_graph(model, pooling), directory)
+    return EncoderPair(checkpoint.build(), pooling, open_session(directory / spec.file, SETTINGS))
+
+
+def decoder_pair(config: TransformerConfig, directory: Path) -> DecoderPair:
+    """Writes the graphs to `directory`; every parameter is random."""
+    checkpoint = tiny_checkpoint(config)
+    spec = write_graph(decoder_graph(checkpoint.build()), directory)
+    mover = write_mover_graph(config, "float32", directory)
+    return DecoderPair(
+        checkpoint.build(),
+        open_session(directory / spec.file, SETTINGS),
+        spec,
+        MoverRun(open_session(directory / mover.file, SETTINGS)),
+    )

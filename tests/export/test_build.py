@@ -1,0 +1,184 @@
+"""build: whole or not at all, the same bytes from anywhere, and what the manifest says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
+from export.manifest import MANIFEST_FILE, Device, Precision, load_manifest, verify_files
+from export.progress import SilentSteps
+from export.source import resolve_source
+from export.structure import check_structure
+from model.config import Kind, Pooling, PoolingMode
+from tests.artefacts import decoder_artefact, encoder_artefact
+from tests.checkpoints import (
+    DECODER,
+    ENCODER,
+    ENCODER_DECODER,
+    tiny_checkpoint,
+    write_decoder,
+    write_encoder,
+)
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def _build(checkpoint: Path, output: Path, **options: object) -> None:
+    wanted = BuildOptions(output, "sample", **options)  # type: ignore[arg-type]
+    build(resolve_source(str(checkpoint)), wanted, SilentSteps())
+
+
+def test_the_artefact_is_complete_and_sealed() -> None:
+    for artefact in (encoder_artefact(), decoder_artefact()):
+        manifest = load_manifest(artefact)
+        verify_files(artefact, manifest)
+        check_structure(artefact, manifest)
+        names = {path.name for path in artefact.iterdir()}
+        assert names == set(manifest.files) | {MANIFEST_FILE}
+        assert manifest.precision is Precision.FP32
+        assert manifest.verified_on == (Device.CPU,)
+        assert manifest.parity.checks > 40
+
+
+def test_the_manifest_says_what_the_checkpoint_says() -> None:
+    decoder = load_manifest(decoder_artefact())
+    checkpoint = tiny_checkpoint(DECODER)
+    assert decoder.kind == "decoder"
+    assert decoder.config == json.loads(json.dumps(DECODER.to_json()))
+    assert decoder.special_ids.eos == checkpoint.eos_ids
+    assert decoder.chat_template == checkpoint.chat_template
+    assert decoder.chat_tokens == checkpoint.chat_tokens
+    assert decoder.limits.max_positions == DECODER.max_positions
+    assert decoder.pooling is None
+    encoder = load_manifest(encoder_artefact())
+    assert encoder.pooling is not None
+    assert (encoder.pooling.mode, encoder.pooling.normalize) == ("mean", True)
+    assert encoder.pooling.dimensions == ENCODER.d_model
+    assert encoder.limits.max_positions == 0
+
+
+def test_two_builds_from_two_directories_are_the_same_bytes(tmp_path: Path) -> None:
+    artefacts = []
+    for place in ("here", "there/and/deeper"):
+        checkpoint = write_decoder(tmp_path / place / "checkpoint")
+        output = tmp_path / place / "artefact"
+        _build(checkpoint, output)
+        artefacts.append(output)
+    first, second = artefacts
+    names = sorted(path.name for path in first.iterdir())
+    assert names == sorted(path.name for path in second.iterdir())
+    for name in names:
+        content = (first / name).read_bytes()
+        assert str(tmp_path).encode() not in content
+        assert str(_ROOT).encode() not in content
+        if name != MANIFEST_FILE:
+            assert content == (second / name).read_bytes(), name
+    assert load_manifest(first).digest == load_manifest(second).digest
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_checkpoints_are_upcast(dtype: torch.dtype, tmp_path: Path) -> None:
+    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=dtype)
+    _build(checkpoint, tmp_path / "artefact", max_length=200)
+    manifest = load_manifest(tmp_path / "artefact")
+    assert manifest.precision is Precision.FP32
+    assert manifest.limits.max_positions == manifest.limits.max_input == 200
+    report = json.loads((tmp_path / "artefact" / "parity.json").read_bytes())
+    (greedy,) = [check for check in report["checks"] if check["name"] == "greedy tokens"]
+    assert greedy["passed"]
+    assert greedy["shape"].startswith("64 tokens")
+
+
+def test_a_failed_gate_leaves_nothing_and_lists_everything(tmp_path: Path) -> None:
+    checkpoint = write_encoder(tmp_path / "checkpoint")
+    with pytest.raises(ParityFailure) as caught:
+        _build(checkpoint, tmp_path / "artefact", tolerance=1e-12)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    failures = list(map(str, caught.value.report.failures))
+    assert len(failures) > 5
+    assert all("worst difference" in line and "bound 1e-12" in line for line in failures)
+    assert any("batch 7, lengths 1 5 2 64 9 33 128" in line for line in failures)
+
+
+def test_killed_while_verifying_nothing_is_at_the_output(tmp_path: Path) -> None:
+    checkpoint = write_encoder(tmp_path / "checkpoint")
+    output = tmp_path / "artefact"
+    arguments = [sys.executable, "-m", "export", "build", str(checkpoint), "--output", str(output)]
+    with subprocess.Popen(arguments, cwd=_ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("comparing"):
+                process.send_signal(signal.SIGKILL)
+                break
+        assert process.wait() == -signal.SIGKILL
+    time.sleep(0.5)
+    assert not output.exists()
+
+
+def test_terminated_while_verifying_nothing_is_left(tmp_path: Path) -> None:
+    checkpoint = write_encoder(tmp_path / "checkpoint")
+    output = tmp_path / "artefact"
+    arguments = [sys.executable, "-m", "export", "build", str(checkpoint), "--output", str(output)]
+    with subprocess.Popen(arguments, cwd=_ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("comparing"):
+                process.send_signal(signal.SIGINT)
+                break
+        assert process.wait() == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_an_artefact_is_replaced_only_by_force(tmp_path: Path) -> None:
+    output = tmp_path / "artefact"
+    shutil.copytree(decoder_artefact(), output)
+    with pytest.raises(BuildError, match="artefact exists; --force replaces it"):
+        BuildOptions(output, "sample")
+    _build(write_encoder(tmp_path / "checkpoint"), output, force=True)
+    assert load_manifest(output).kind == "encoder"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artefact", "checkpoint"]
+
+
+def test_a_directory_that_is_no_artefact_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("data")
+    with pytest.raises(BuildError, match="is not an artefact; it is left alone"):
+        BuildOptions(tmp_path, "sample", force=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "Sample"}, "--name Sample"),
+        ({"device": Device.CUDA}, "--device cuda is not supported yet"),
+        ({"precision": Precision.INT8}, "--precision int8 is not supported yet"),
+        ({"output": Path("no/such/place/artefact")}, "no/such/place.*does not exist"),
+    ],
+)
+def test_refuses_what_it_cannot_do_by_name(options: dict[str, object], message: str) -> None:
+    with pytest.raises(BuildError, match=message):
+        BuildOptions(**({"output": Path("artefact"), "name": "sample"} | options))  # type: ignore[arg-type]
+
+
+def test_options_must_fit_the_kind() -> None:
+    encoder, decoder = tiny_checkpoint(ENCODER), tiny_checkpoint(DECODER)
+    options = BuildOptions(Path("artefact"), "sample")
+    with pytest.raises(BuildError, match=f"kind {Kind.ENCODER_DECODER} is not supported yet"):
+        apply_options(tiny_checkpoint(ENCODER_DECODER), options)
+    with pytest.raises(BuildError, match="does not say how to pool; add --pooling: mean, cls, max"):
+        apply_options(replace(encoder, pooling=None), options)
+    with pytest.raises(BuildError, match="--pooling cls is for encoders"):
+        apply_options(decoder, replace(options, pooling=PoolingMode.CLS))
+    with pytest.raises(BuildError, match="--max-length 513; the model takes 1 to 512"):
+        apply_options(decoder, replace(options, max_length=513))
+    changed = apply_options(encoder, replace(options, pooling=PoolingMode.CLS))
+    assert changed.pooling == Pooling(PoolingMode.CLS, normalize=True)
