@@ -18,10 +18,11 @@ from examples.artefact import ROOT
 
 _START_SECONDS = 120
 _STOP_SECONDS = 60
+_SHOWN_LINES = 20
 
 
 class DaemonFailed(Exception):
-    """The server did not start, or did not stop as it should; its log is in the message."""
+    """The server did not do what it should; the end of its log is in the message."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ def daemon(artefacts: Sequence[Path]) -> Iterator[Daemon]:
     """Serves the artefacts; on leaving stops the server with SIGTERM and waits for it.
 
     Raises:
-        DaemonFailed: it was not ready in time, or its exit code was not 0.
+        DaemonFailed: it was not ready in time, something failed in the block, or its exit code was
+            not 0.
     """
     command = [sys.executable, "-m", "server", *map(str, artefacts)]
     command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
@@ -46,8 +48,10 @@ def daemon(artefacts: Sequence[Path]) -> Iterator[Daemon]:
         try:
             yield _await_ready(process, log)
             process.send_signal(signal.SIGTERM)
-            if process.wait(_STOP_SECONDS):
-                raise DaemonFailed(f"the server ended with {process.returncode}:\n{_read(log)}")
+            if code := process.wait(_STOP_SECONDS):
+                raise RuntimeError(f"the server ended with {code}")
+        except Exception as error:
+            raise DaemonFailed(f"{error}\n{_end_of(log)}") from error
         finally:
             if process.poll() is None:
                 process.kill()
@@ -57,11 +61,15 @@ def daemon(artefacts: Sequence[Path]) -> Iterator[Daemon]:
 def _await_ready(process: subprocess.Popen[bytes], log: IO[str]) -> Daemon:
     deadline = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        for line in _read(log).splitlines():
+        for line in _read(log).split("\n")[:-1]:  # the last may not be complete yet
             if line.startswith("{") and (event := json.loads(line))["event"] == "serving":
                 return Daemon(event["listen"], f"http://{event['metrics_listen']}/metrics")
         time.sleep(0.05)
-    raise DaemonFailed(f"the server is not ready:\n{_read(log)}")
+    raise TimeoutError("the server does not get ready")
+
+
+def _end_of(log: IO[str]) -> str:
+    return "\n".join(_read(log).splitlines()[-_SHOWN_LINES:])
 
 
 def _read(log: IO[str]) -> str:

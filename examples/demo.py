@@ -19,7 +19,6 @@ from rich.table import Table
 from rich.text import Text
 
 from client.aio import AsyncClient
-from client.errors import CallFailed
 from client.options import Message
 from client.results import Chunk, Summary
 from client.sync import Client
@@ -62,7 +61,7 @@ def main() -> int:
         with daemon(artefacts) as server:
             show(server)
             console.print("\nStopping the server ...")
-    except (BuildFailed, DaemonFailed, CallFailed) as error:
+    except (BuildFailed, DaemonFailed) as error:
         console.print(Text(f"The demo failed: {error}", style="red"))
         return 1
     except KeyboardInterrupt:
