@@ -36,6 +36,7 @@ UNREAD_SECONDS = 60.0
 UNREAD = f"nothing was read for {UNREAD_SECONDS:g} seconds"
 _MOST_ID_CHARACTERS = 256
 _STATUS_SECONDS = 5.0
+_DEADLINE_SECONDS = 0.05  # a caller whose deadline passes may say so before our clock does
 _SLACK_SECONDS = 1.0  # engines keep the deadline; a call ends by itself only if they do not
 
 
@@ -217,7 +218,8 @@ class Calls:
         if isinstance(error, asyncio.CancelledError):
             if self._interrupted:
                 return Interrupted("the server stopped before the request was complete")
-            if context.time_remaining() == 0:
+            remaining = context.time_remaining()
+            if remaining is not None and remaining < _DEADLINE_SECONDS:
                 return DeadlinePassed("the caller's deadline passed")
             return Cancelled("the caller has gone")
         self._log.error("call failed", id=call.request_id, method=call.method, exc_info=error)
