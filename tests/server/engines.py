@@ -37,7 +37,7 @@ from server.request import (
     Ticket,
 )
 from server.tokenizer import Tokenizer
-from server.trace import Trace
+from server.trace import Did, Trace
 
 Wrap = Callable[[DecoderRunner], Runner]
 Logits = NDArray[np.float32]
@@ -256,8 +256,14 @@ class FaultyEncoderRunner:
         self.warm_up = runner.warm_up
         self.poison: Collection[int] = ()
         self.broken = False
+        self.resume = threading.Event()
+        self.resume.set()
+        self.paused = threading.Event()
 
     def encode(self, texts: Sequence[Sequence[int]]) -> Logits:
+        if not self.resume.is_set():
+            self.paused.set()
+            assert self.resume.wait(30)
         if self.broken or {token for text in texts for token in text} & set(self.poison):
             raise RuntimeError("injected")
         return self._runner.encode(texts)
@@ -294,6 +300,29 @@ class Encoding:
         arrival: asyncio.Future[EmbedOutcome | Failed] = asyncio.get_running_loop().create_future()
         items = [EmbedItem(tuple(text)) for text in texts]
         return self.engine.submit(items, arrival.set_result, deadline), arrival
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Keeps the engine busy with a text of its own, so that whatever comes has to wait."""
+        self.runner.paused.clear()
+        self.runner.resume.clear()
+        _, holding = self.submit([[5]])
+        assert await asyncio.to_thread(self.runner.paused.wait, 30)
+        try:
+            yield
+        finally:
+            self.runner.resume.set()
+        await asyncio.wait_for(holding, 30)
+
+    async def embed_together(self, *calls: Sequence[Sequence[int]]) -> list[EmbedOutcome | Failed]:
+        """Submits calls while the engine is held, and proves that they share a batch."""
+        async with self.held():
+            submitted = [self.submit(texts) for texts in calls]
+        outcomes = [await asyncio.wait_for(arrival, 30) for _, arrival in submitted]
+        shared = self.trace.of(Did.ENCODE)[-1].tickets
+        assert set(shared) == {ticket for ticket, _ in submitted}
+        assert len(shared) == sum(map(len, calls))
+        return outcomes
 
     def metric(self, name: str, **labels: str) -> float:
         return metric(self.registry, name, **labels)

@@ -235,7 +235,7 @@ async def test_the_queue_is_bounded_in_requests_and_in_tokens() -> None:
 async def test_deadlines_hold_in_the_queue_and_while_running() -> None:
     fault = Fault()
     async with decoding(decoder_artefact(), slots=1, wrap=fault) as decoder:
-        soon = time.monotonic() + 0.15
+        soon = time.monotonic() + 0.5
         running = decoder.submit(request(ids(5), 100, deadline=soon))
         queued = decoder.submit(request(ids(5), 5, deadline=soon))
         patient = decoder.submit(request(ids(5), 5))

@@ -25,7 +25,7 @@ from server.errors import (
 from server.request import EmbedOutcome, Failed
 from server.trace import Did
 from tests.artefacts import encoder_artefact, read_weight, reseal, write_weight
-from tests.server.engines import Encoding, encoding, vector
+from tests.server.engines import encoding, vector
 
 BAD = 222  # a token whose embedding is infinite in the poisoned artefact
 
@@ -46,21 +46,10 @@ def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-async def embed_together(encoder: Encoding, *calls: list[list[int]]) -> list[EmbedOutcome | Failed]:
-    """Submits the calls at once, and proves that they shared one batch."""
-    batches = encoder.metric("batch_sequences_count", phase="encode")
-    arrivals = [encoder.submit(texts)[1] for texts in calls]
-    outcomes = [await asyncio.wait_for(arrival, 30) for arrival in arrivals]
-    assert encoder.metric("batch_sequences_count", phase="encode") == batches + 1
-    return outcomes
-
-
 async def test_a_text_gets_the_same_vector_whoever_shares_its_batch() -> None:
     """PAD-03."""
     text = ids(8)
-    async with encoding(
-        encoder_artefact(), max_batch_tokens=4096, max_wait_seconds=0.05
-    ) as encoder:
+    async with encoding(encoder_artefact(), max_batch_tokens=4096) as encoder:
         alone = vector(await encoder.embed(text))
         assert np.isclose(np.linalg.norm(alone), 1.0)
         for others in (
@@ -68,7 +57,7 @@ async def test_a_text_gets_the_same_vector_whoever_shares_its_batch() -> None:
             [ids(24, start=30)] * 31,
             [ids(length) for length in range(5, 16)],
         ):
-            first, *_, last = await embed_together(encoder, [text], *[[o] for o in others], [text])
+            first, *_, last = await encoder.embed_together([text], *[[o] for o in others], [text])
             for outcome in (first, last):
                 assert isinstance(outcome, EmbedOutcome)
                 assert np.linalg.norm(vector(outcome) - alone) <= 1e-6
@@ -89,21 +78,22 @@ async def test_a_call_with_more_texts_than_a_batch_is_split_and_keeps_its_order(
         assert outcome.queue_seconds >= 0
 
 
-async def test_a_full_batch_does_not_wait() -> None:
+async def test_texts_wait_for_others_until_the_batch_is_full() -> None:
     async with encoding(encoder_artefact(), max_batch_tokens=64, max_wait_seconds=60.0) as encoder:
         _, early = encoder.submit([ids(32)])
         assert isinstance(await encoder.outcome([ids(32)]), EmbedOutcome)
         assert isinstance(await early, EmbedOutcome)
+        assert encoder.metric("batch_sequences_count", phase="encode") == 1
 
 
 @pytest.mark.parametrize("bad", range(8))
 async def test_one_text_without_a_finite_vector_fails_alone(poisoned: Path, bad: int) -> None:
     """SCH-02: at every place in the batch."""
-    async with encoding(poisoned, max_wait_seconds=0.05) as encoder:
+    async with encoding(poisoned) as encoder:
         expected = [vector(await encoder.embed(ids(9, start=20 + i))) for i in range(8)]
         calls = [[ids(9, start=20 + i)] for i in range(8)]
         calls[bad] = [[5, BAD, 6, 7]]
-        outcomes = await embed_together(encoder, *calls)
+        outcomes = await encoder.embed_together(*calls)
         for place, outcome in enumerate(outcomes):
             assert isinstance(outcome, EmbedOutcome)
             if place == bad:
@@ -126,10 +116,10 @@ async def test_a_bad_text_leaves_its_neighbours_in_the_same_call_alone(poisoned:
 
 
 async def test_a_batch_that_raises_is_encoded_text_by_text() -> None:
-    async with encoding(encoder_artefact(), max_wait_seconds=0.05) as encoder:
+    async with encoding(encoder_artefact()) as encoder:
         expected = vector(await encoder.embed(ids(9)))
         encoder.runner.poison = {200}
-        outcomes = await embed_together(encoder, [ids(9), [200] * 9], [ids(9)])
+        outcomes = await encoder.embed_together([ids(9), [200] * 9], [ids(9)])
         assert all(isinstance(outcome, EmbedOutcome) for outcome in outcomes)
         first, second = outcomes
         assert isinstance(first, EmbedOutcome)
@@ -150,9 +140,10 @@ async def test_a_callers_input_never_counts_against_the_model() -> None:
 
 
 async def test_an_engine_that_cannot_run_at_all_dies_and_leaves_nobody_waiting() -> None:
-    async with encoding(encoder_artefact(), max_wait_seconds=0.05) as encoder:
-        arrivals = [encoder.submit([ids(length)])[1] for length in (5, 6, 200)]
-        encoder.runner.broken = True
+    async with encoding(encoder_artefact()) as encoder:
+        async with encoder.held():
+            arrivals = [encoder.submit([ids(length)])[1] for length in (5, 6, 200)]
+            encoder.runner.broken = True
         for arrival in arrivals:
             outcome = await asyncio.wait_for(arrival, 30)
             assert isinstance(outcome, Failed)
@@ -174,15 +165,14 @@ async def test_what_can_never_be_encoded_is_refused_at_once() -> None:
 
 
 async def test_the_queue_is_bounded_in_calls_and_in_tokens() -> None:
-    async with encoding(
-        encoder_artefact(), max_queue=2, max_queue_tokens=40, max_wait_seconds=0.2
-    ) as encoder:
-        _, first = encoder.submit([ids(30)])
-        with pytest.raises(QueueTokensFull):
-            encoder.submit([ids(11)])
-        _, second = encoder.submit([ids(10)])
-        with pytest.raises(QueueFull):
-            encoder.submit([ids(1)])
+    async with encoding(encoder_artefact(), max_queue=2, max_queue_tokens=40) as encoder:
+        async with encoder.held():
+            _, first = encoder.submit([ids(30)])
+            with pytest.raises(QueueTokensFull):
+                encoder.submit([ids(11)])
+            _, second = encoder.submit([ids(10)])
+            with pytest.raises(QueueFull):
+                encoder.submit([ids(1)])
         for arrival in (first, second):
             assert isinstance(await asyncio.wait_for(arrival, 30), EmbedOutcome)
         assert encoder.metric("queue_depth") == 0
@@ -190,7 +180,7 @@ async def test_the_queue_is_bounded_in_calls_and_in_tokens() -> None:
 
 
 async def test_a_deadline_ends_a_call_that_waits() -> None:
-    async with encoding(encoder_artefact(), max_wait_seconds=0.05) as encoder:
+    async with encoding(encoder_artefact()) as encoder:
         outcome = await encoder.outcome([ids(3)], deadline=time.monotonic() - 1)
         assert isinstance(outcome, Failed)
         assert isinstance(outcome.error, DeadlinePassed)
@@ -198,19 +188,21 @@ async def test_a_deadline_ends_a_call_that_waits() -> None:
 
 
 async def test_a_cancelled_call_is_neither_encoded_nor_answered() -> None:
-    async with encoding(encoder_artefact(), max_wait_seconds=0.1) as encoder:
-        ticket, arrival = encoder.submit([ids(3), ids(4)])
-        encoder.engine.cancel(ticket)
-        encoder.engine.cancel(ticket)
+    async with encoding(encoder_artefact()) as encoder:
+        async with encoder.held():
+            ticket, arrival = encoder.submit([ids(3), ids(4)])
+            encoder.engine.cancel(ticket)
+            encoder.engine.cancel(ticket)
         vector(await encoder.embed(ids(5)))
         assert not arrival.done()
         assert encoder.metric("requests_cancelled_total", stage="queued") == 1
-        assert encoder.metric("tokens_total", kind="embedded") == 5
+        assert encoder.metric("tokens_total", kind="embedded") == 1 + 5
         assert all(ticket not in event.tickets for event in encoder.trace.of(Did.ENCODE))
+        assert encoder.metric("queue_depth") == 0
 
 
 async def test_draining_completes_and_stopping_interrupts() -> None:
-    async with encoding(encoder_artefact(), max_wait_seconds=0.05) as encoder:
+    async with encoding(encoder_artefact()) as encoder:
         _, accepted = encoder.submit([ids(3)])
         encoder.engine.drain()
         with pytest.raises(Draining):
