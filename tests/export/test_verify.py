@@ -1,0 +1,107 @@
+"""verify and inspect, in this process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from export.inspection import inspect_artefact, render
+from export.manifest import GraphSpec, Manifest, ManifestError, TensorSpec, load_manifest
+from export.progress import SilentSteps
+from export.source import resolve_source
+from export.structure import check_structure
+from export.verify import load_verified, replay, verify_against
+from tests.artefacts import decoder_artefact, encoder_artefact, read_weight, reseal, write_weight
+from tests.checkpoints import DECODER, random_tensors, write_decoder
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> Path:
+    shutil.copytree(decoder_artefact(), tmp_path / "decoder")
+    return tmp_path / "decoder"
+
+
+@pytest.mark.parametrize("built", [encoder_artefact, decoder_artefact])
+def test_the_stored_reference_agrees(built: Callable[[], Path]) -> None:
+    artefact = built()
+    manifest = load_verified(artefact, SilentSteps())
+    report = replay(artefact, manifest, 1e-4, SilentSteps())
+    assert report.checks
+    assert not report.failures
+    assert replay(artefact, manifest, 1e-12, SilentSteps()).failures
+
+
+def test_the_stored_reference_finds_a_fault_that_shows(decoder: Path) -> None:
+    name = "decoder.blocks.1.attention.output.weight"
+    write_weight(decoder, name, read_weight(decoder, name) * 2)
+    manifest = reseal(decoder)
+    assert replay(decoder, manifest, 1e-4, SilentSteps()).failures
+
+
+def test_another_source_is_refused_by_the_files_that_differ(decoder: Path, tmp_path: Path) -> None:
+    other = resolve_source(str(write_decoder(tmp_path / "other", seed=1)))
+    with pytest.raises(ManifestError, match=r"another source; these differ: model\.safetensors$"):
+        verify_against(other, decoder, load_manifest(decoder), 1e-4, SilentSteps())
+
+
+def _rename_input(manifest: Manifest) -> Manifest:
+    graph = manifest.graphs["decoder"]
+    first, *others = graph.inputs
+    inputs = (TensorSpec("ids", first.dtype, first.shape), *others)
+    changed = GraphSpec(graph.file, graph.weights, inputs, graph.outputs)
+    return replace(manifest, graphs=manifest.graphs | {"decoder": changed})
+
+
+def _move_weights(manifest: Manifest) -> Manifest:
+    graph = manifest.graphs["decoder"]
+    changed = replace(graph, weights=("tokenizer.json",))
+    return replace(manifest, graphs=manifest.graphs | {"decoder": changed})
+
+
+def test_structure_names_what_does_not_fit(decoder: Path) -> None:
+    manifest = load_manifest(decoder)
+    check_structure(decoder, manifest)
+    without_mover = {"decoder": manifest.graphs["decoder"]}
+    for change, message in (
+        (_rename_input(manifest), r"lacks ids int64 .*; decoder\.onnx has input_ids int64"),
+        (_move_weights(manifest), r"keeps decoder\.norm\.weight in decoder\.data, which is not"),
+        (replace(manifest, opset=23), "has opset 24 instead of 23"),
+        (replace(manifest, graphs=without_mover), "kind decoder with graphs decoder"),
+    ):
+        with pytest.raises(ManifestError, match=message):
+            check_structure(decoder, change)
+    (decoder / "decoder.onnx").write_bytes(b"not a graph")
+    with pytest.raises(ManifestError, match=r"decoder\.onnx is not a graph"):
+        check_structure(decoder, manifest)
+
+
+def test_inspection_counts(decoder: Path) -> None:
+    inspection = inspect_artefact(decoder, load_manifest(decoder))
+    per_position = 2 * DECODER.decoder_layers * DECODER.kv_heads * DECODER.head_dim * 4
+    assert inspection.cache_bytes_per_position == per_position
+    graphs = {graph.role: graph for graph in inspection.graphs}
+    assert graphs["decoder"].operators["GroupQueryAttention"] == DECODER.decoder_layers
+    assert graphs["mover"].parameters == 0
+    tables = DECODER.max_positions * DECODER.head_dim  # cosines and sines, half a head wide each
+    tensors = sum(tensor.numel() for tensor in random_tensors(DECODER).values())
+    weights = sum((decoder / name).stat().st_size for name in ("decoder.data", "decoder.onnx"))
+    assert graphs["decoder"].bytes == weights
+    assert graphs["decoder"].parameters == tensors + tables
+    assert json.loads(json.dumps(inspection.to_json()))["manifest"]["kind"] == "decoder"
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(render(inspection))
+    text = console.export_text()
+    assert "past.*.key" in text
+    assert f"{per_position} bytes a position" in text
+
+
+def test_an_encoder_has_no_cache() -> None:
+    artefact = encoder_artefact()
+    assert inspect_artefact(artefact, load_manifest(artefact)).cache_bytes_per_position == 0
