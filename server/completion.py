@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 from server.detokenizer import Detokenizer
@@ -61,6 +62,13 @@ class Completion:
         if self.count <= self._stopping.min_new_tokens:
             return Step(text)
         return self._send(text)
+
+    def fork(self) -> Completion:
+        """One that goes on from here by itself."""
+        other = copy.copy(self)
+        other._detokenizer = self._detokenizer.fork()
+        other._matcher = copy.copy(self._matcher)
+        return other
 
     def _finish(self, text: str, reason: FinishReason) -> Step:
         """The last step, of `text` and all that was held back."""

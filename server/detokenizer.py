@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import copy
 import re
 from enum import Enum, auto
 from typing import Any, Protocol
@@ -40,6 +41,12 @@ class Detokenizer:
     def finish(self) -> str:
         """The rest of the text; an unfinished character is decoded as the tokenizer does."""
         return self._text.finish()
+
+    def fork(self) -> Detokenizer:
+        """One that goes on from here by itself."""
+        other = copy.copy(self)
+        other._text = self._text.fork()
+        return other
 
 
 class _Joining(Enum):
@@ -83,6 +90,8 @@ class _Text(Protocol):
 
     def finish(self) -> str: ...
 
+    def fork(self) -> _Text: ...
+
 
 class _ByteText:
     """Text of byte-level tokens."""
@@ -95,6 +104,11 @@ class _ByteText:
 
     def finish(self) -> str:
         return self._decoder.decode(b"", final=True)
+
+    def fork(self) -> _ByteText:
+        other = _ByteText()
+        other._decoder.setstate(self._decoder.getstate())
+        return other
 
 
 class _TokenText:
@@ -126,6 +140,11 @@ class _TokenText:
         if not self._lead:
             self._lead, self._lead_length = self._find_lead()
         return text
+
+    def fork(self) -> _TokenText:
+        other = copy.copy(self)
+        other._pending = list(self._pending)
+        return other
 
     def _find_lead(self) -> tuple[list[int], int]:
         """A token with a text, which is no byte token."""

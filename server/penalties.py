@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +40,13 @@ class Penalties:
             self._counts = np.concatenate((self._counts, np.zeros_like(self._counts)))
         self._ids[entry] = token_id
         self._counts[entry] += 1
+
+    def fork(self) -> Penalties:
+        """One that goes on counting from here by itself."""
+        other = copy.copy(self)
+        other._entries = dict(self._entries)
+        other._ids, other._counts = self._ids.copy(), self._counts.copy()
+        return other
 
     def apply(self, scores: NDArray[np.float32]) -> None:
         """Changes the scores `[vocab]` of the counted tokens, in place.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -77,24 +78,27 @@ class SamplingRow:
         if self._penalties is not None:
             self._penalties.count(token_id)
 
+    def fork(self) -> SamplingRow:
+        """One that goes on from here by itself."""
+        other = copy.copy(self)
+        other._penalties = self._penalties and self._penalties.fork()
+        return other
+
     def choose(self, logits: NDArray[np.float32]) -> int:
         """The next token, from the row's own finite logits `[vocab]`, which stay as they are."""
-        scores = self._edited(logits) if self._edits else logits
+        scores = self.edited(logits)
         if self.sampling.greedy:
             return int(scores.argmax())
         number = uniform(self.sampling.seed, self.completion_index, self.position)
         return warp(scores, self.sampling).draw(number)
 
-    @property
-    def _edits(self) -> bool:
-        return self._penalties is not None or self._bias_ids.size > 0 or self._must_go_on
+    def edited(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logits after penalties, then biases, then what may not come yet: a copy if need be.
 
-    @property
-    def _must_go_on(self) -> bool:
-        return self.position < self._min_new_tokens and self._ends.size > 0
-
-    def _edited(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Penalties, then biases, then the tokens that may not come yet."""
+        A beam search has log-probabilities edited, as transformers does.
+        """
+        if not self._edits:
+            return logits
         scores = logits.copy()
         if self._penalties is not None:
             self._penalties.apply(scores)
@@ -104,6 +108,14 @@ class SamplingRow:
         if self._must_go_on:
             scores[self._ends] = -np.inf
         return scores
+
+    @property
+    def _edits(self) -> bool:
+        return self._penalties is not None or self._bias_ids.size > 0 or self._must_go_on
+
+    @property
+    def _must_go_on(self) -> bool:
+        return self.position < self._min_new_tokens and self._ends.size > 0
 
 
 def sample(logits: NDArray[np.float32], rows: Sequence[SamplingRow]) -> list[Choice]:

@@ -160,3 +160,22 @@ def test_stop_strings_wait_for_min_new_tokens() -> None:
 def test_the_limit_ends_before_min_new_tokens() -> None:
     steps = run(tokenizers.byte_ids(b"abab"), stopping(2, "b", minimum=5))
     assert (text_of(steps), steps[-1].reason) == ("ab", FinishReason.LENGTH)
+
+
+@given(
+    before=st.lists(st.integers(0, 260), max_size=12),
+    after=st.lists(st.integers(0, 260), max_size=12),
+    other=st.lists(st.integers(0, 260), max_size=12),
+)
+@settings(max_examples=100, deadline=None)
+def test_forks_go_on_apart(before: list[int], after: list[int], other: list[int]) -> None:
+    """Whatever one says, the other says what it would have said alone."""
+    rules = stopping(1000, "alpha", "\xe9", minimum=2)
+    one = Completion(tokenizer(), rules, 1000)
+    shared = [one.accept(each) for each in before]
+    two = one.fork()
+    mixed = [(one.accept(a), two.accept(b)) for a, b in zip(after, other, strict=False)]
+    alone = Completion(tokenizer(), rules, 1000)
+    assert [alone.accept(each) for each in before] == shared
+    assert [alone.accept(a) for a, _ in zip(after, other, strict=False)] == [a for a, _ in mixed]
+    assert two.count == one.count

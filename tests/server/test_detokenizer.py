@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -37,6 +38,24 @@ def test_joined_pieces_are_one_decode(
 
 # Ids of whole random bytes and of runs of byte tokens, which uniform ids of a vocabulary rarely
 # hold in a row.
+@pytest.mark.parametrize("make", tokenizers.ALL)
+def test_forks_go_on_apart(make: Callable[[], bytes]) -> None:
+    subject = tokenizer(make)
+    size = subject.vocabulary_size
+    generator = random.Random(3)
+    for _ in range(50):
+        before, one, two = ([generator.randrange(size) for _ in range(6)] for _ in range(3))
+        first = Detokenizer(subject)
+        shared = "".join(first.push(each) for each in before)
+        second = first.fork()
+        texts = [shared, shared]
+        for a, b in zip(one, two, strict=True):
+            texts[0] += first.push(a)
+            texts[1] += second.push(b)
+        assert texts[0] + first.finish() == subject.decode([*before, *one])
+        assert texts[1] + second.finish() == subject.decode([*before, *two])
+
+
 @pytest.mark.parametrize("make", [tokenizers.byte_level, tokenizers.sentence_piece])
 @given(content=st.one_of(st.binary(max_size=30), st.text(max_size=12).map(str.encode)))
 @settings(max_examples=300, deadline=None)

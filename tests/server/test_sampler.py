@@ -192,3 +192,19 @@ def test_end_tokens_without_logits_do_not_matter() -> None:
     beyond = Stopping(9, min_new_tokens=1, eos_ids=(VOCABULARY + 3,))
     (choice,) = sample(logits(1), [row(Sampling(), beyond)])
     assert choice.token_id == int(logits(1).argmax())
+
+
+def test_forks_go_on_apart() -> None:
+    penalised = Sampling(repetition_penalty=1.5, presence_penalty=0.5, frequency_penalty=0.25)
+    one = row(penalised, ENDS)
+    one.accept(7)
+    two = one.fork()
+    for token in range(100, 200):  # beyond the room that the counts begin with
+        one.accept(token)
+    two.accept(8)
+    alone = row(penalised, ENDS)
+    alone.accept(7)
+    alone.accept(8)
+    scores = logits(1)[0]
+    np.testing.assert_array_equal(two.edited(scores), alone.edited(scores))
+    assert (one.edited(scores) != two.edited(scores)).any()
