@@ -106,7 +106,9 @@ class RotaryTables(nn.Module):
 
     def __init__(self, config: TransformerConfig, dtype: torch.dtype) -> None:
         super().__init__()
-        cos, sin = rotary_tables(config.max_positions, config.head_dim, config.rope_theta)
+        cos, sin = rotary_tables(
+            config.max_positions, config.head_dim, config.rope_theta, config.rope_scaling
+        )
         self.register_buffer("cos", cos.to(dtype))
         self.register_buffer("sin", sin.to(dtype))
 

@@ -72,7 +72,9 @@ def stored_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:
 def computed_tables(config: TransformerConfig) -> dict[str, Tensor]:
     """The tables that come from the configuration alone, by the names that graphs give them."""
     if config.positions is Positions.ROTARY:
-        cos, sin = rotary_tables(config.max_positions, config.head_dim, config.rope_theta)
+        cos, sin = rotary_tables(
+            config.max_positions, config.head_dim, config.rope_theta, config.rope_scaling
+        )
         return {"rotary.cos": cos, "rotary.sin": sin}
     if config.positions is Positions.SINUSOIDAL:
         table = sinusoidal_table(config.max_positions + config.position_offset, config.d_model)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-
-class ConfigError(ValueError):
-    """A configuration that cannot be built; the message names the field, the value and the fix."""
+from model.typed_fields import ConfigError, typed_fields
 
 
 class Kind(StrEnum):
@@ -67,9 +65,56 @@ class Pooling:
     normalize: bool
 
 
+class RopeScalingKind(StrEnum):
+    """How rotary frequencies were changed for texts longer than a model was first trained on."""
+
+    LINEAR = "linear"  # all alike: positions are interpolated (Chen et al. 2023)
+    LLAMA3 = "llama3"  # the slow ones alone (Llama 3.1)
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Rotary frequencies, slowed down.
+
+    Attributes:
+        factor: the frequencies are divided by it.
+        low_frequency_factor, high_frequency_factor: of llama3. What turns fewer times than the
+            first within the original positions is slowed down, what turns more often than the
+            second is kept, and in between it goes over smoothly.
+        original_positions: of llama3: the longest text before.
+
+    Raises:
+        ConfigError: a value is out of range.
+    """
+
+    kind: RopeScalingKind
+    factor: float
+    low_frequency_factor: float = 1.0
+    high_frequency_factor: float = 4.0
+    original_positions: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1.0 <= self.factor <= 1e6:
+            raise ConfigError(f"rope_scaling factor is {self.factor}; it must be from 1 to 1e6")
+        if self.kind is not RopeScalingKind.LLAMA3:
+            return
+        low, high = self.low_frequency_factor, self.high_frequency_factor
+        if not 0.0 < low < high <= 1e6:
+            raise ConfigError(
+                f"rope_scaling has frequency factors {low} and {high}; "
+                "they must be above 0, and the second above the first"
+            )
+        if not 1 <= self.original_positions <= _MOST_ENTRIES:
+            raise ConfigError(
+                f"rope_scaling original_positions is {self.original_positions}; "
+                f"it must be from 1 to {_MOST_ENTRIES}"
+            )
+
+
 _MOST_LAYERS = 1024
 _MOST_WIDTH = 1 << 20
 _MOST_ENTRIES = 1 << 24
+_MOST_CELLS = 1 << 28  # of a table that is computed: 1 GiB in fp32
 
 
 @dataclass(frozen=True)
@@ -97,6 +142,7 @@ class TransformerConfig:
     positions: Positions = Positions.SINUSOIDAL
     position_offset: int = 0  # added to every position before the learned table is read
     rope_theta: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
     norm: Norm = Norm.LAYER
     norm_eps: float = 1e-5
     norm_placement: NormPlacement = NormPlacement.PRE
@@ -118,6 +164,7 @@ class TransformerConfig:
         if not self.head_dim and self.heads > 0:
             object.__setattr__(self, "head_dim", self.d_model // self.heads)
         self._check_ranges()
+        self._check_tables()
         self._check_stacks()
         self._check_combinations()
 
@@ -144,13 +191,7 @@ class TransformerConfig:
         Raises:
             ConfigError: a field is unknown, missing, of the wrong type or out of range.
         """
-        known = {field.name: field for field in fields(cls)}
-        if unknown := sorted(set(values) - set(known)):
-            raise ConfigError(f"unknown configuration fields: {', '.join(unknown)}")
-        required = ("kind", "vocab_size", "d_model", "heads", "d_ff", "max_positions")
-        if missing := [name for name in required if name not in values]:
-            raise ConfigError(f"missing configuration fields: {', '.join(missing)}")
-        return cls(**{name: _typed(name, value) for name, value in values.items()})
+        return cls(**typed_fields(cls, values, "configuration"))
 
     def _check_ranges(self) -> None:
         ranges: dict[str, tuple[float, float]] = {
@@ -175,6 +216,18 @@ class TransformerConfig:
             if not least <= value <= most:
                 raise ConfigError(f"{name} is {value}; it must be from {least} to {most}")
 
+    def _check_tables(self) -> None:
+        widths = {Positions.SINUSOIDAL: "d_model", Positions.ROTARY: "head_dim"}
+        name = widths.get(self.positions)
+        if name is None:
+            return
+        rows, width = self.max_positions + self.position_offset, getattr(self, name)
+        if rows * width > _MOST_CELLS:
+            raise ConfigError(
+                f"max_positions {self.max_positions} with {name} {width}; their product must be "
+                f"at most {_MOST_CELLS} with positions {self.positions}"
+            )
+
     def _check_stacks(self) -> None:
         for name, present in (
             ("encoder_layers", self.has_encoder),
@@ -192,6 +245,11 @@ class TransformerConfig:
             raise ConfigError(f"positions rotary needs an even head_dim, not {self.head_dim}")
         if self.positions is Positions.SINUSOIDAL and self.d_model % 2:
             raise ConfigError(f"positions sinusoidal needs an even d_model, not {self.d_model}")
+        if self.rope_scaling is not None and self.positions is not Positions.ROTARY:
+            raise ConfigError(
+                f"rope_scaling {self.rope_scaling.kind} with positions {self.positions}; "
+                "only rotary positions are scaled"
+            )
         if self.position_offset and self.positions is not Positions.LEARNED:
             raise ConfigError(
                 f"position_offset {self.position_offset} with positions {self.positions}; "
@@ -202,36 +260,3 @@ class TransformerConfig:
                 f"target_vocab_size {self.target_vocab_size} with kind {self.kind}; "
                 "only encoder_decoder has a second vocabulary"
             )
-
-
-_ENUMS: dict[str, type[StrEnum]] = {
-    "kind": Kind,
-    "positions": Positions,
-    "norm": Norm,
-    "norm_placement": NormPlacement,
-    "activation": Activation,
-}
-_TYPES: dict[str, str] = {field.name: str(field.type) for field in fields(TransformerConfig)}
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The value as the field's type, or a `ConfigError` that names both."""
-    if name in _ENUMS:
-        return _member(name, value)
-    wanted = _TYPES[name]
-    right = {
-        "bool": isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": isinstance(value, int | float) and not isinstance(value, bool),
-    }[wanted]
-    if not right:
-        raise ConfigError(f"{name} is {value!r}; it must be of type {wanted}")
-    return float(value) if wanted == "float" else value
-
-
-def _member(name: str, value: Any) -> StrEnum:
-    enum = _ENUMS[name]
-    try:
-        return enum(value)
-    except ValueError:
-        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(enum)}") from None

@@ -202,5 +202,6 @@ def _rotary(model: Transformer, positions: Tensor) -> tuple[Tensor, Tensor] | No
     config = model.config
     if config.positions is not Positions.ROTARY:
         return None
-    cos, sin = rotary_tables(int(positions.max()) + 1, config.head_dim, config.rope_theta)
+    length = int(positions.max()) + 1
+    cos, sin = rotary_tables(length, config.head_dim, config.rope_theta, config.rope_scaling)
     return cos[positions], sin[positions]

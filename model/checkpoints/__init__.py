@@ -17,7 +17,7 @@ from model.checkpoints.gguf_file import load_gguf
 from model.checkpoints.llama import load_llama
 from model.checkpoints.native import MODEL_TYPE as NATIVE
 from model.checkpoints.native import load_native
-from model.config import ConfigError
+from model.typed_fields import ConfigError
 
 # config.json's model_type -> how to read the directory, given the content of its config.json.
 _FAMILIES: dict[str, Callable[[Path, dict[str, Any]], Checkpoint]] = {

@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from model.config import ConfigError, TransformerConfig
+from model.config import RopeScaling, RopeScalingKind, TransformerConfig
+from model.typed_fields import ConfigError
 from tests.checkpoints import DECODER, ENCODER, ENCODER_DECODER, LEARNED_DECODER
 
+SCALED = replace(
+    DECODER, rope_scaling=RopeScaling(RopeScalingKind.LLAMA3, 8.0, 1.0, 4.0, original_positions=64)
+)
+LINEAR = {"kind": "linear", "factor": 2.0}
+LLAMA3 = {"kind": "llama3", "factor": 8.0, "original_positions": 64}
 
-@pytest.mark.parametrize("config", [ENCODER, DECODER, LEARNED_DECODER, ENCODER_DECODER])
+
+@pytest.mark.parametrize("config", [ENCODER, DECODER, LEARNED_DECODER, ENCODER_DECODER, SCALED])
 def test_json_round_trip(config: TransformerConfig) -> None:
     assert TransformerConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
@@ -47,6 +54,22 @@ def test_heads_fill_in_what_is_not_said() -> None:
         ({"heads": True}, ["heads", "True", "int"]),
         ({"gated": 1}, ["gated", "1", "bool"]),
         ({"norm_eps": "small"}, ["norm_eps", "small", "float"]),
+        ({"norm_eps": 10**400}, ["norm_eps", "too large"]),
+        ({"rope_theta": float("nan")}, ["rope_theta", "nan"]),
+        ({"decoder_layers": 10**9}, ["decoder_layers", "1000000000"]),
+        ({"max_positions": 1 << 24, "head_dim": 64}, ["max_positions 16777216", "head_dim 64"]),
+        (
+            {"positions": "sinusoidal", "max_positions": 1 << 24},
+            ["max_positions 16777216", "d_model 64"],
+        ),
+        ({"rope_scaling": "linear"}, ["rope_scaling", "'linear'", "object"]),
+        ({"rope_scaling": {"kind": "yarn", "factor": 2.0}}, ["yarn", "linear, llama3"]),
+        ({"rope_scaling": {"kind": "linear"}}, ["rope_scaling", "factor"]),
+        ({"rope_scaling": LINEAR | {"factor": 0.5}}, ["rope_scaling factor", "0.5"]),
+        ({"rope_scaling": LINEAR | {"beta": 1}}, ["rope_scaling", "beta"]),
+        ({"rope_scaling": LLAMA3 | {"low_frequency_factor": 4.0}}, ["4.0 and 4.0"]),
+        ({"rope_scaling": LLAMA3 | {"original_positions": 0}}, ["original_positions", "0"]),
+        ({"rope_scaling": LINEAR, "positions": "learned"}, ["rope_scaling linear", "learned"]),
         ({"hidden_size": 64}, ["hidden_size"]),
     ],
 )

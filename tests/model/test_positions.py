@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
+from model.config import RopeScaling, RopeScalingKind
 from model.positions import PositionEmbedding, rotary_tables, rotate, sinusoidal_table
 from tests.checkpoints import LEARNED_DECODER
 
@@ -57,6 +58,29 @@ def test_rotary_pairs_the_halves() -> None:
     cos, sin = rotary_tables(2, 4, theta=10_000.0)
     turned = rotate(states, cos[1:], sin[1:])
     assert turned.flatten().tolist() == pytest.approx([float(cos[1, 0]), 0, float(sin[1, 0]), 0])
+
+
+def test_linear_scaling_interpolates_positions() -> None:
+    scaling = RopeScaling(RopeScalingKind.LINEAR, factor=4.0)
+    stretched = rotary_tables(40, 16, 10_000.0, scaling)
+    plain = rotary_tables(10, 16, 10_000.0)
+    for found, expected in zip(stretched, plain, strict=True):
+        torch.testing.assert_close(found[::4], expected)
+
+
+def test_llama3_scaling_slows_down_what_turns_slowly() -> None:
+    scaling = RopeScaling(RopeScalingKind.LLAMA3, 8.0, 1.0, 4.0, original_positions=64)
+    # At one position an angle is the frequency itself, and small enough to be read from its sine.
+    stretched = rotary_tables(2, 16, 10_000.0, scaling)[1][1].asin()
+    plain = rotary_tables(2, 16, 10_000.0)[1][1].asin()
+    turns = 64 * plain / 6.283185307
+    slowed = plain / stretched
+    assert (turns > 4).any()
+    torch.testing.assert_close(slowed[turns > 4], torch.ones_like(slowed[turns > 4]))
+    torch.testing.assert_close(slowed[turns < 1], torch.full_like(slowed[turns < 1], 8.0))
+    between = slowed[(turns > 1) & (turns < 4)]
+    assert between.numel()
+    assert ((between > 1) & (between < 8)).all()
 
 
 def test_learned_positions_read_the_table_from_the_offset() -> None:
