@@ -10,12 +10,20 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
-from export.manifest import MANIFEST_FILE, Device, Precision, load_manifest, verify_files
+from export.manifest import (
+    MANIFEST_FILE,
+    PARITY_FILE,
+    Device,
+    Precision,
+    load_manifest,
+    verify_files,
+)
 from export.progress import SilentSteps
 from export.source import resolve_source
 from export.structure import check_structure
@@ -33,9 +41,17 @@ from tests.checkpoints import (
 _ROOT = Path(__file__).parent.parent.parent
 
 
-def _build(checkpoint: Path, output: Path, **options: object) -> None:
-    wanted = BuildOptions(output, "sample", **options)  # type: ignore[arg-type]
+def _build(checkpoint: Path, output: Path, name: str = "sample", **options: Any) -> None:
+    wanted = BuildOptions(output, name, **options)
     build(resolve_source(str(checkpoint)), wanted, SilentSteps())
+
+
+def _check_upcast(artefact: Path) -> None:
+    assert load_manifest(artefact).precision is Precision.FP32
+    report = json.loads((artefact / PARITY_FILE).read_bytes())
+    (greedy,) = [check for check in report["checks"] if check["name"] == "greedy tokens"]
+    assert greedy["passed"]
+    assert greedy["shape"] == "64 tokens after 8"
 
 
 def test_the_artefact_is_complete_and_sealed() -> None:
@@ -67,36 +83,28 @@ def test_the_manifest_says_what_the_checkpoint_says() -> None:
     assert encoder.limits.max_positions == 0
 
 
-def test_two_builds_from_two_directories_are_the_same_bytes(tmp_path: Path) -> None:
-    artefacts = []
-    for place in ("here", "there/and/deeper"):
-        checkpoint = write_decoder(tmp_path / place / "checkpoint")
-        output = tmp_path / place / "artefact"
-        _build(checkpoint, output)
-        artefacts.append(output)
-    first, second = artefacts
+def test_the_same_source_gives_the_same_bytes_from_anywhere(tmp_path: Path) -> None:
+    first = decoder_artefact()
+    second = tmp_path / "there" / "artefact"
+    second.parent.mkdir()
+    _build(write_decoder(tmp_path / f"{first.name}-checkpoint"), second, name=first.name)
     names = sorted(path.name for path in first.iterdir())
     assert names == sorted(path.name for path in second.iterdir())
     for name in names:
-        content = (first / name).read_bytes()
+        content = (second / name).read_bytes()
         assert str(tmp_path).encode() not in content
         assert str(_ROOT).encode() not in content
         if name != MANIFEST_FILE:
-            assert content == (second / name).read_bytes(), name
+            assert content == (first / name).read_bytes(), name
     assert load_manifest(first).digest == load_manifest(second).digest
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_checkpoints_are_upcast(dtype: torch.dtype, tmp_path: Path) -> None:
-    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=dtype)
+def test_half_precision_checkpoints_are_upcast(tmp_path: Path) -> None:
+    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=torch.bfloat16)
     _build(checkpoint, tmp_path / "artefact", max_length=200)
     manifest = load_manifest(tmp_path / "artefact")
-    assert manifest.precision is Precision.FP32
     assert manifest.limits.max_positions == manifest.limits.max_input == 200
-    report = json.loads((tmp_path / "artefact" / "parity.json").read_bytes())
-    (greedy,) = [check for check in report["checks"] if check["name"] == "greedy tokens"]
-    assert greedy["passed"]
-    assert greedy["shape"].startswith("64 tokens")
+    _check_upcast(tmp_path / "artefact")
 
 
 def test_a_failed_gate_leaves_nothing_and_lists_everything(tmp_path: Path) -> None:
@@ -125,7 +133,7 @@ def test_killed_while_verifying_nothing_is_at_the_output(tmp_path: Path) -> None
     assert not output.exists()
 
 
-def test_terminated_while_verifying_nothing_is_left(tmp_path: Path) -> None:
+def test_interrupted_while_verifying_nothing_is_left(tmp_path: Path) -> None:
     checkpoint = write_encoder(tmp_path / "checkpoint")
     output = tmp_path / "artefact"
     arguments = [sys.executable, "-m", "export", "build", str(checkpoint), "--output", str(output)]
@@ -141,11 +149,12 @@ def test_terminated_while_verifying_nothing_is_left(tmp_path: Path) -> None:
 
 def test_an_artefact_is_replaced_only_by_force(tmp_path: Path) -> None:
     output = tmp_path / "artefact"
-    shutil.copytree(decoder_artefact(), output)
+    shutil.copytree(encoder_artefact(), output)
     with pytest.raises(BuildError, match="artefact exists; --force replaces it"):
         BuildOptions(output, "sample")
-    _build(write_encoder(tmp_path / "checkpoint"), output, force=True)
-    assert load_manifest(output).kind == "encoder"
+    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=torch.float16)
+    _build(checkpoint, output, force=True)
+    _check_upcast(output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["artefact", "checkpoint"]
 
 
@@ -164,9 +173,10 @@ def test_a_directory_that_is_no_artefact_is_never_replaced(tmp_path: Path) -> No
         ({"output": Path("no/such/place/artefact")}, "no/such/place.*does not exist"),
     ],
 )
-def test_refuses_what_it_cannot_do_by_name(options: dict[str, object], message: str) -> None:
+def test_refuses_what_it_cannot_do_by_name(options: dict[str, Any], message: str) -> None:
+    defaults: dict[str, Any] = {"output": Path("artefact"), "name": "sample"}
     with pytest.raises(BuildError, match=message):
-        BuildOptions(**({"output": Path("artefact"), "name": "sample"} | options))  # type: ignore[arg-type]
+        BuildOptions(**(defaults | options))
 
 
 def test_options_must_fit_the_kind() -> None:
