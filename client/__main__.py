@@ -113,6 +113,7 @@ def embed(session: Session, /, texts: tuple[str, ...], **options: Any) -> None:
 @click.option("--length-penalty", type=float, help="With --beam-width.")
 @click.option("--logprobs", is_flag=True, default=None, help="Report each token's log-probability.")
 @click.option("--top-logprobs", type=_UINT32, help="And so many alternatives to each.")
+@click.option("--prompt-logprobs", is_flag=True, default=None, help="The prompt's tokens too.")
 @click.pass_obj
 def generate(
     session: Session, /, prompt: str, chat: bool, system: str | None, stream: bool, **options: Any
@@ -122,7 +123,7 @@ def generate(
         raise click.UsageError("--system goes with --chat")
     if stream and not session.json and (options["n"] or 1) > 1:
         raise click.UsageError("--stream shows one completion; use --json with --n")
-    if options["top_logprobs"]:
+    if options["top_logprobs"] and not options["prompt_logprobs"]:
         options["logprobs"] = True
     given = cast("GenerateOptions", _given(options))
     text = sys.stdin.read() if prompt == "-" else prompt

@@ -121,6 +121,7 @@ def _print_logprobs(logprobs: Sequence[TokenLogprob]) -> None:
 
 
 def _print_summary(reasons: str, summary: Summary) -> None:
+    _print_logprobs(summary.prompt_logprobs)
     usage, timing = summary.usage, summary.timing
     parts = [
         f"ended by {reasons}",
