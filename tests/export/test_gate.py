@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from export.gate import GateError, GateTask, check_artefact, run_gate
 from export.manifest import load_manifest
+from export.manifest_checks import check_manifest
 from export.parity import Check, ParityReport
 from export.progress import SilentSteps
 from export.weight_checks import WeightChecks
@@ -187,8 +188,6 @@ def test_a_manifest_that_says_something_else_is_found(tmp_path: Path) -> None:
     reseal(artefact, lambda manifest: replace(manifest, chat_template="other", prompts={"a": "b"}))
     (artefact / "tokenizer.json").write_bytes(b"{}")
     manifest = load_manifest(artefact)
-    from export.manifest_checks import check_manifest
-
     failures = [
         check.shape
         for check in check_manifest(load_checkpoint(checkpoint), manifest, artefact)
