@@ -134,21 +134,23 @@ class DecoderChecks:
             yield Check("greedy tokens", shape, float(len(differing)), 0.0, note)
 
     def move(self) -> Iterator[Check]:
-        """A moved row is exact up to its length, and untouched beyond."""
+        """A moved span is exact, and the row untouched elsewhere."""
         run = self._run(slots=3)
         generator = np.random.default_rng(0)
         for cache in run.caches.values():
             cache[:] = generator.standard_normal(cache.shape)
-        for length in sorted({1, self._capacity // 2 + 1, self._capacity}):
+        half = self._capacity // 2
+        spans = {(1, 0, 0), (half + 1, 0, 0), (self._capacity, 0, 0), (half, half, 0), (half, 1, 1)}
+        for length, start, to in sorted(spans):
             before = {name: cache.copy() for name, cache in run.caches.items()}
-            MoverRun(self._mover).move(run, source=2, destination=1, length=length)
+            MoverRun(self._mover).move(run, 2, 1, length, start, to)
             for cache in before.values():
-                cache[1, :, :length] = cache[2, :, :length]
+                cache[1, :, to : to + length] = cache[2, :, start : start + length]
             found, wanted = (
                 np.concatenate([cache.ravel() for cache in caches.values()])
                 for caches in (run.caches, before)
             )
-            shape = f"{length} of {self._capacity} positions, {len(before)} caches"
+            shape = f"{length} of {self._capacity} positions, {start} to {to}, {len(before)} caches"
             yield compare("moved row", shape, found, wanted, bound=0.0)
 
     def _run(self, slots: int = 1) -> DecoderRun:

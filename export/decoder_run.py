@@ -9,6 +9,7 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from export.manifest import GraphSpec
+from export.mover_graph import MOVER_NUMBERS
 
 Ids = NDArray[np.int64]
 
@@ -75,10 +76,20 @@ class MoverRun:
     def __init__(self, session: ort.InferenceSession) -> None:
         self._session = session
 
-    def move(self, run: DecoderRun, source: int, destination: int, length: int) -> None:
-        """Copies the first `length` positions of slot `source` onto slot `destination`."""
+    def move(
+        self,
+        run: DecoderRun,
+        source: int,
+        destination: int,
+        length: int,
+        source_start: int = 0,
+        destination_start: int = 0,
+    ) -> None:
+        """Copies `length` positions of slot `source` to slot `destination`."""
         binding = self._session.io_binding()
-        binding.bind_cpu_input("length", np.array([length], dtype=np.int64))
+        numbers = (source_start, source_start + length, destination_start)
+        for name, number in zip(MOVER_NUMBERS, numbers, strict=True):
+            binding.bind_cpu_input(name, np.array([number], dtype=np.int64))
         for name, cache in run.caches.items():
             bind_input(binding, f"source.{name}", cache[source:][:1])
             row = cache[destination:][:1]

@@ -1,7 +1,7 @@
-"""The row mover: copies the valid positions of one cache row onto another, all layers at once.
+"""The row mover: copies a span of positions of one cache row to another, all layers at once.
 
-Compaction, several completions of one prompt, beams and the prefix cache are moves of rows. The
-graph has no weights; one run is one move, and it touches valid positions only.
+Compaction, several completions of one prompt, beams and the prefix cache are moves of rows or of
+parts of them. The graph has no weights; one run is one move, and it touches that span only.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from export.graph import IR_VERSION, OPSET, PRODUCER, graph_value
 from export.manifest import GraphSpec, TensorSpec
 from model.config import TransformerConfig
 
+MOVER_NUMBERS = ("source_start", "source_end", "destination_start")
 _FILE = "mover.onnx"
 
 
 def write_mover_graph(config: TransformerConfig, number: str, directory: Path) -> GraphSpec:
     """Writes `mover.onnx` for caches of the dtype `number`.
 
-    Inputs: `length [1]` int64, the valid positions of the source, always in CPU memory; then for
-    each layer and half `source.{layer}.key|value [1, G, source_capacity, D]` and
+    Inputs: `source_start [1]` and `source_end [1]` int64, the positions of the source that are
+    copied, and `destination_start [1]` int64, where they go; all in CPU memory. Then for each layer
+    and half `source.{layer}.key|value [1, G, source_capacity, D]` and
     `destination.{layer}.key|value [1, G, capacity, D]`. Outputs: `moved.{layer}.key|value`, the
-    destination with the source's positions in it; bound to the destination's memory, nothing else
-    is copied.
+    destination with those positions in it; bound to the destination's memory, nothing else is
+    copied.
     """
-    start, axis = _constant("start", 0), _constant("axis", 2)
-    length = TensorSpec("length", "int64", (1,))
-    length_value = graph_value(length)
-    inputs, outputs, nodes = {length: length_value}, {}, []
+    axis = _constant("axis", 2)
+    numbers = [TensorSpec(name, "int64", (1,)) for name in MOVER_NUMBERS]
+    inputs = {number: graph_value(number) for number in numbers}
+    source_start, source_end, destination_start = inputs.values()
+    outputs, nodes = {}, []
     for cache in (f"{i}.{half}" for i in range(config.decoder_layers) for half in ("key", "value")):
         source, destination, moved = (
             TensorSpec(f"{part}.{cache}", number, (1, config.kv_heads, capacity, config.head_dim))
@@ -42,21 +45,23 @@ def write_mover_graph(config: TransformerConfig, number: str, directory: Path) -
         )
         inputs |= {source: graph_value(source), destination: graph_value(destination)}
         outputs[moved] = graph_value(moved)
-        valid = ir.node("Slice", [inputs[source], start, length_value, axis], name=f"slice.{cache}")
-        valid.outputs[0].name = f"valid.{cache}"
+        span = ir.node(
+            "Slice", [inputs[source], source_start, source_end, axis], name=f"slice.{cache}"
+        )
+        span.outputs[0].name = f"span.{cache}"
         scatter = ir.node(
             "TensorScatter",
-            [inputs[destination], valid.outputs[0]],
+            [inputs[destination], span.outputs[0], destination_start],
             {"axis": 2},
             outputs=[outputs[moved]],
             name=f"scatter.{cache}",
         )
-        nodes += [valid, scatter]
+        nodes += [span, scatter]
     graph = ir.Graph(
         list(inputs.values()),
         list(outputs.values()),
         nodes=nodes,
-        initializers=[start, axis],
+        initializers=[axis],
         opset_imports={"": OPSET},
         name="mover",
     )

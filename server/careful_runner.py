@@ -26,12 +26,17 @@ class Runner(Protocol):
     """What computes; `DecoderRunner` says what each method does."""
 
     provider: str
+    chunk_bytes: int
 
-    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: bool) -> Logits: ...
+    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Logits: ...
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits: ...
 
-    def move(self, source: int, destination: int, length: int) -> None: ...
+    def move(self, source: int, destination: int, start: int, end: int) -> None: ...
+
+    def keep_chunk(self, row: int, start: int, place: int) -> None: ...
+
+    def restore_chunk(self, place: int, row: int, start: int) -> None: ...
 
     def warm_up(self) -> None: ...
 
@@ -44,10 +49,13 @@ class CarefulRunner:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
         self.provider = runner.provider
+        self.chunk_bytes = runner.chunk_bytes
         self.move = runner.move
+        self.keep_chunk = runner.keep_chunk
+        self.restore_chunk = runner.restore_chunk
         self.warm_up = runner.warm_up
 
-    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: bool) -> Logits:
+    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Logits:
         """Computes a chunk of one row, and once more if it fails.
 
         Raises:
@@ -89,7 +97,7 @@ class CarefulRunner:
         errors: dict[int, ServerError] = {}
         for row, (token, length) in enumerate(zip(tokens, lengths, strict=True)):
             try:
-                alone = self._runner.prefill(row, [token], length, logits=True)
+                alone = self._runner.prefill(row, [token], length, logits=1)
             except Exception as error:
                 _log.exception("a row failed alone", row=row)
                 errors[row] = step_error(error)

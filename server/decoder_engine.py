@@ -15,7 +15,7 @@ from server.decoder_runner import DecoderRunner
 from server.decoder_worker import DecoderWorker
 from server.engine_thread import EngineThread
 from server.errors import Draining
-from server.generation import Generation, make_streams
+from server.generation import Generation
 from server.limits import DecoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
@@ -108,12 +108,14 @@ class DecoderEngine:
             raise Draining("the server is stopping")
         now = time.monotonic()
         prompt_length = len(request.prompt)
-        self._limits.check(prompt_length, request.n)
+        self._limits.check(prompt_length, request.rows)
         latest = now + self._limits.max_request_seconds
         generation = Generation(
             request,
             deliver,
-            make_streams(request, self._tokenizer, self._vocabulary_size, self._limits.capacity),
+            self._tokenizer,
+            self._vocabulary_size,
+            self._limits.capacity,
             min(latest, math.inf if request.deadline is None else request.deadline),
             now,
         )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from server.artefact import Artefact
 from server.buffer import HostBuffer, allocator, bind_input, bind_output
+from server.interface import MOVER_NUMBERS
 from server.limits import DecoderLimits
 from server.session import open_session
 from server.slots import CacheSlots
@@ -28,6 +29,7 @@ class DecoderRunner:
 
     Attributes:
         provider: the execution provider that runs the graphs.
+        chunk_bytes: memory of one chunk that the prefix cache keeps.
 
     Raises:
         ArtefactError, DeviceError: as `open_session`.
@@ -51,38 +53,38 @@ class DecoderRunner:
         self._vocabulary_size = manifest.vocabulary_size
         allocate = allocator(manifest.device, device_index)
         self._slots = CacheSlots(manifest, limits.slots, limits.capacity, allocate)
-        self._input_ids = allocate((max(limits.slots, limits.prefill_chunk),), "int64")
+        self._chunks = CacheSlots(manifest, limits.cached_chunks, limits.prefill_chunk, allocate)
+        self.chunk_bytes = self._chunks.row_bytes
+        most = max(limits.slots, limits.prefill_chunk)
+        self._input_ids = allocate((most,), "int64")
         self._past_lengths = allocate((limits.slots,), "int32")
-        self._every_row = allocate((limits.slots,), "int64")
-        self._every_row.write(range(limits.slots))
-        self._last_position = allocate((1,), "int64")
+        self._positions = allocate((most,), "int64")
+        self._positions.write(range(most))
         # Read and written by the CPU, whatever the device.
         self._total_length = HostBuffer((1,), "int32")
-        self._moved_length = HostBuffer((1,), "int64")
-        self._logits = HostBuffer((limits.slots, self._vocabulary_size), "float32")
+        self._spans = {name: HostBuffer((1,), "int64") for name in MOVER_NUMBERS}
+        self._logits = HostBuffer((most, self._vocabulary_size), "float32")
         self._decode_bindings: dict[int, Any] = {}
         self._prefill_bindings: dict[int, Any] = {}
         self._move_binding = self._mover.io_binding()
 
-    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: bool) -> Logits:
+    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Logits:
         """Computes a chunk of one row.
 
         Args:
             row: the slot.
             ids: the tokens of the positions from `start` on, at most a prefill chunk.
             start: positions of the row that are valid already.
-            logits: whether the logits of the last token are wanted.
+            logits: of how many of the last tokens the logits are wanted.
 
         Returns:
-            `[1, vocab]`, or `[0, vocab]` without logits.
+            `[logits, vocab]`.
         """
-        wanted = int(logits)
         binding = self._prefill_binding(row)
-        self._last_position.write([len(ids) - 1])
-        bind_input(binding, "logit_positions", self._last_position, (wanted,))
-        bind_output(binding, "logits", self._logits, (wanted, self._vocabulary_size))
+        bind_input(binding, "logit_positions", self._positions, (logits,), len(ids) - logits)
+        bind_output(binding, "logits", self._logits, (logits, self._vocabulary_size))
         self._run(binding, ids, [start], start + len(ids))
-        return self._logits.array[:wanted]
+        return self._logits.array[:logits]
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
         """Computes one token of each of the leading rows.
@@ -98,25 +100,47 @@ class DecoderRunner:
         self._run(binding, tokens, lengths, max(lengths) + 1)
         return self._logits.array[: len(tokens)]
 
-    def move(self, source: int, destination: int, length: int) -> None:
-        """Copies the first `length` positions of a row to another."""
-        self._moved_length.write([length])
-        binding = self._move_binding
-        bind_input(binding, "length", self._moved_length, (1,))
-        self._slots.bind_source(binding, "source", source)
-        self._slots.bind(binding, "destination", "moved", destination, 1)
-        self._mover.run_with_iobinding(binding)
+    def move(self, source: int, destination: int, start: int, end: int) -> None:
+        """Copies the positions [start, end) of a row to another."""
+        self._copy(self._slots, source, self._slots, destination, (start, end, start))
+
+    def keep_chunk(self, row: int, start: int, place: int) -> None:
+        """Copies the prefill chunk of a row that begins at `start` to a place of its own."""
+        end = start + self._limits.prefill_chunk
+        self._copy(self._slots, row, self._chunks, place, (start, end, 0))
+
+    def restore_chunk(self, place: int, row: int, start: int) -> None:
+        """Copies a prefill chunk from its place to a row, where it begins at `start`."""
+        end = self._limits.prefill_chunk
+        self._copy(self._chunks, place, self._slots, row, (0, end, start))
 
     def warm_up(self) -> None:
         """Runs the largest shapes, so that the memory they need is there before it is needed."""
         limits = self._limits
         chunk = min(limits.prefill_chunk, limits.capacity)
-        self.prefill(0, [0] * chunk, limits.capacity - chunk, logits=True)
+        self.prefill(0, [0] * chunk, limits.capacity - chunk, logits=1)
         self.decode([0] * limits.slots, [limits.capacity - 1] * limits.slots)
 
     def probe(self, row: int) -> None:
         """Runs a small request in a row that is free; raises where the model cannot run at all."""
-        self.prefill(row, [0], 0, logits=True)
+        self.prefill(row, [0], 0, logits=1)
+
+    def _copy(
+        self,
+        source: CacheSlots,
+        source_row: int,
+        destination: CacheSlots,
+        destination_row: int,
+        span: tuple[int, int, int],
+    ) -> None:
+        """Runs the mover; `span` is where the positions begin and end, and where they go."""
+        binding = self._move_binding
+        for (name, buffer), number in zip(self._spans.items(), span, strict=True):
+            buffer.write([number])
+            bind_input(binding, name, buffer, (1,))
+        source.bind_source(binding, "source", source_row)
+        destination.bind(binding, "destination", "moved", destination_row, 1)
+        self._mover.run_with_iobinding(binding)
 
     def _run(
         self, binding: Any, ids: Sequence[int], lengths: Sequence[int], total_length: int
@@ -137,7 +161,7 @@ class DecoderRunner:
         """The binding of the leading rows."""
         if rows not in self._decode_bindings:
             binding = self._bind(0, rows)
-            bind_input(binding, "logit_positions", self._every_row, (rows,))
+            bind_input(binding, "logit_positions", self._positions, (rows,))
             bind_output(binding, "logits", self._logits, (rows, self._vocabulary_size))
             self._decode_bindings[rows] = binding
         return self._decode_bindings[rows]

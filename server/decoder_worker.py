@@ -15,6 +15,7 @@ from server.generation import Generation, Stream
 from server.limits import DecoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
+from server.prefix_store import PrefixStore
 from server.request import Failed, GenerationEvent, Ticket
 from server.sampler import Choice, sample
 from server.scheduler import Move, PrefillChunk, Scheduler
@@ -53,6 +54,7 @@ class DecoderWorker:
         """Opens the sessions and runs the largest shapes."""
         self._runner = CarefulRunner(self._open_runner())
         self._runner.warm_up()
+        self._prefixes = PrefixStore(self._runner, self._limits, self._metrics)
         self.provider = self._runner.provider
         self._metrics.cache_capacity_tokens.set(self._limits.slots * self._limits.capacity)
         self._metrics.ready.set(1)
@@ -85,7 +87,7 @@ class DecoderWorker:
         for group in self._scheduler.expired(time.monotonic()):
             self._fail(self._live[group.key], DeadlinePassed("the request's time is up"))
         if chunk := self._scheduler.next_chunk():
-            self._prefill(chunk)
+            self._prefill(self._begin(chunk) if chunk.start == 0 else chunk)
         if self._scheduler.running:
             self._decode()
         self._publish()
@@ -104,28 +106,67 @@ class DecoderWorker:
         self._publish()
         self._outbox.flush()
 
+    def _begin(self, chunk: PrefillChunk) -> PrefillChunk:
+        """Lets a request in; the chunk to compute first, behind what is known of its prompt."""
+        generation = self._live[chunk.group.key]
+        self._leave_queue(generation)
+        generation.began_at = time.monotonic()
+        reused = self._prefixes.restore(generation.request, chunk.row)
+        if not reused:
+            return chunk
+        generation.cached_tokens = reused
+        self._record(Did.REUSE, generation.ticket, span=(0, reused))
+        return self._scheduler.skip(chunk, reused)
+
     def _prefill(self, chunk: PrefillChunk) -> None:
         generation = self._live[chunk.group.key]
-        if generation.began_at is None:
-            self._leave_queue(generation)
-            generation.began_at = time.monotonic()
-        ids = generation.request.prompt[chunk.start : chunk.end]
-        began = time.monotonic()
         try:
-            logits = self._runner.prefill(chunk.row, ids, chunk.start, logits=chunk.last)
+            logits = self._compute(generation, chunk)
         except ServerError as error:
             self._fail(generation, error)
             return
+        self._prefixes.keep(generation.request, chunk.row, chunk.start, chunk.end)
+        self._move(self._scheduler.complete_chunk(chunk))
+        if not chunk.last:
+            return
+        rows = self._scheduler.running[-chunk.group.n :]
+        if generation.request.stopping.max_new_tokens == 0:
+            self._tell(generation, *generation.empty_completions())
+            self._succeed(generation, time.monotonic())
+            self._move(self._scheduler.finish(rows))
+        else:
+            self._extend(rows, np.repeat(logits, len(rows), axis=0))
+
+    def _compute(self, generation: Generation, chunk: PrefillChunk) -> NDArray[np.float32]:
+        """The logits of a prompt's last token, `[1, vocab]`, or `[0, vocab]` before the last chunk.
+
+        Raises:
+            StepFailed, OverLimit, NonFinite: the request has failed.
+        """
+        request = generation.request
+        if request.output.prompt_logprobs:
+            logits = self._run_chunk(generation, chunk, chunk.end - chunk.start)
+            generation.score_prompt(chunk, logits)
+            if not chunk.last or request.stopping.max_new_tokens == 0:
+                return logits[:0]
+        # A last chunk whose tokens are scored is run once more, for the last token alone: for one
+        # row the output head takes another kernel than for many, and what is reported must not
+        # change what is generated.
+        return self._run_chunk(generation, chunk, int(chunk.last))
+
+    def _run_chunk(
+        self, generation: Generation, chunk: PrefillChunk, logits: int
+    ) -> NDArray[np.float32]:
+        ids = generation.request.prompt[chunk.start : chunk.end]
+        began = time.monotonic()
+        computed = self._runner.prefill(chunk.row, ids, chunk.start, logits=logits)
         self._observe("prefill", began, sequences=1, tokens=len(ids))
         self._record(Did.PREFILL, generation.ticket, span=(chunk.start, chunk.end))
-        self._move(self._scheduler.complete_chunk(chunk))
-        if chunk.last:
-            rows = self._scheduler.running[-chunk.group.n :]
-            self._extend(rows, np.repeat(logits, len(rows), axis=0))
+        return computed
 
     def _decode(self) -> None:
         rows = list(self._scheduler.running)
-        tokens = [self._stream(row).last_token for row in rows]
+        tokens = [self._live[row.group.key].last_token(row.index) for row in rows]
         began = time.monotonic()
         logits, errors = self._runner.decode(tokens, [row.length for row in rows])
         self._observe("decode", began, sequences=len(rows), tokens=len(rows))
@@ -141,14 +182,24 @@ class DecoderWorker:
 
     def _extend(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> None:
         """Chooses the next token of each row, and takes out the rows that end with it."""
+        ended: list[Row] = []
+        searching = np.array([self._live[row.group.key].beams is not None for row in rows])
+        if searching.any():
+            ended += self._extend_beams(list(compress(rows, searching)), logits[searching])
+            rows, logits = list(compress(rows, ~searching)), logits[~searching]
+        if rows:
+            ended += self._extend_streams(rows, logits)
+        self._move(self._scheduler.finish(ended))
+
+    def _extend_streams(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> list[Row]:
+        """Samples a token for each row; the rows that end with it."""
         began = time.monotonic()
         choices = sample(logits, [self._stream(row).sampling for row in rows])
         now = time.monotonic()
         self._metrics.sampling_duration.observe(now - began)
         for row, choice in zip(rows, choices, strict=True):
             if not choice.finite:
-                self._metrics.nonfinite_outputs.inc()
-                self._fail_row(row, NonFinite("the model's output is not finite"))
+                self._fail_row(row, NonFinite())
         going = [
             (row, choice)
             for row, choice in zip(rows, choices, strict=True)
@@ -156,7 +207,7 @@ class DecoderWorker:
         ]
         ended = [row for row, choice in going if self._accept_token(row, choice, now)]
         self._metrics.tokens["generated"].inc(len(going))
-        self._move(self._scheduler.finish(ended))
+        return ended
 
     def _accept_token(self, row: Row, choice: Choice, now: float) -> bool:
         """Adds a token to its completion and tells of it; whether the completion ends with it."""
@@ -164,14 +215,48 @@ class DecoderWorker:
         stream = generation.streams[row.index]
         if stream.last_token_at is not None:
             self._metrics.inter_token_latency.observe(now - stream.last_token_at)
-        if generation.first_token_at is None:
-            generation.first_token_at = now
-            self._metrics.time_to_first_token.observe(now - generation.submitted_at)
-        for event in stream.accept(choice, now):
-            self._tell(generation, event)
+        self._note_first_token(generation, now)
+        self._tell(generation, *stream.accept(choice, now))
         if stream.finished and generation.complete:
             self._succeed(generation, now)
         return stream.finished
+
+    def _extend_beams(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> list[Row]:
+        """Takes each search a token further; the rows of those that end with it."""
+        rows_of: dict[object, list[int]] = {}
+        for index in sorted(range(len(rows)), key=lambda index: rows[index].index):
+            rows_of.setdefault(rows[index].group.key, []).append(index)
+        return [
+            rows[index]
+            for key, indices in rows_of.items()
+            if self._extend_search(self._live[key], logits[indices])
+            for index in indices
+        ]
+
+    def _extend_search(self, generation: Generation, logits: NDArray[np.float32]) -> bool:
+        """Adds a token to every beam, `logits` in their order; whether the search ends with it."""
+        beams = generation.beams
+        assert beams is not None, "the request does not search"
+        if not np.isfinite(logits).all():
+            self._fail(generation, NonFinite())
+            return False
+        began = time.monotonic()
+        parents = beams.extend(logits)
+        now = time.monotonic()
+        self._metrics.sampling_duration.observe(now - began)
+        self._note_first_token(generation, now)
+        if beams.done:
+            self._metrics.tokens["generated"].inc(beams.count)
+            self._tell(generation, *beams.events())
+            self._succeed(generation, now)
+        else:
+            self._move(self._scheduler.fork(generation.group, parents))
+        return beams.done
+
+    def _note_first_token(self, generation: Generation, now: float) -> None:
+        if generation.first_token_at is None:
+            generation.first_token_at = now
+            self._metrics.time_to_first_token.observe(now - generation.submitted_at)
 
     def _succeed(self, generation: Generation, now: float) -> None:
         self._metrics.request_generated_tokens.observe(generation.generated_tokens)
@@ -186,6 +271,8 @@ class DecoderWorker:
 
     def _fail(self, generation: Generation, error: ServerError) -> None:
         self._record(Did.FAIL, generation.ticket)
+        if isinstance(error, NonFinite):
+            self._metrics.nonfinite_outputs.inc()
         self._tell(generation, Failed(error))
         self._take_out(generation)
 
@@ -202,13 +289,14 @@ class DecoderWorker:
 
     def _move(self, moves: Collection[Move]) -> None:
         for move in moves:
-            self._runner.move(move.source, move.destination, move.length)
+            self._runner.move(move.source, move.destination, move.start, move.length)
 
     def _stream(self, row: Row) -> Stream:
         return self._live[row.group.key].streams[row.index]
 
-    def _tell(self, generation: Generation, event: GenerationEvent) -> None:
-        self._outbox.add(generation.ticket, generation.deliver, event)
+    def _tell(self, generation: Generation, *events: GenerationEvent) -> None:
+        for event in events:
+            self._outbox.add(generation.ticket, generation.deliver, event)
 
     def _record(self, did: Did, *tickets: Ticket, span: tuple[int, ...] = ()) -> None:
         if self._trace is not None:

@@ -156,9 +156,7 @@ class EncoderWorker:
         finite: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(vectors), axis=1)
         self._metrics.nonfinite_outputs.inc(int(len(vectors) - finite.sum()))
         return [
-            EmbedResult(memoryview(vector))
-            if good
-            else EmbedResult(None, NonFinite("the model's output is not finite"))
+            EmbedResult(memoryview(vector)) if good else EmbedResult(None, NonFinite())
             for vector, good in zip(vectors, finite, strict=True)
         ]
 

@@ -83,6 +83,9 @@ class Unauthenticated(ServerError):
 class NonFinite(ServerError):
     """The model's output for this input is not finite."""
 
+    def __init__(self, message: str = "the model's output is not finite") -> None:
+        super().__init__(message)
+
 
 class StepFailed(ServerError):
     """Computing failed; what happened is in the log, not in the message."""

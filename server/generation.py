@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
+from numpy.typing import NDArray
 
+from server.beam_completions import BeamCompletions
 from server.completion import Completion
+from server.logprobs import prompt_logprobs
 from server.request import (
     Chunk,
     DeliverGeneration,
     Finished,
+    FinishReason,
     GenerationEvent,
     GenerationRequest,
     Summary,
     Ticket,
+    TokenLogprob,
 )
 from server.sampler import Choice, SamplingRow
-from server.scheduler import SequenceGroup
+from server.scheduler import PrefillChunk, SequenceGroup
 from server.tokenizer import Tokenizer
 
 
@@ -49,14 +54,15 @@ class Stream:
 
 
 def make_streams(
-    request: GenerationRequest, tokenizer: Tokenizer, vocabulary_size: int, capacity: int
+    request: GenerationRequest, tokenizer: Tokenizer, vocabulary_size: int, room: int
 ) -> list[Stream]:
     """One stream for each completion that a request asks for.
+
+    `room` is how many tokens the cache can still take in each row.
 
     Raises:
         InvalidInput: the sampling does not fit the vocabulary.
     """
-    room = capacity - len(request.prompt)
     return [
         Stream(
             index,
@@ -80,23 +86,39 @@ class Generation:
     Attributes:
         ticket: the handle that the services know.
         group: the scheduler's view of it, with the ticket as its key.
+        beams: the search, of a request that searches; such a one has no streams.
+        cached_tokens: of its prompt, what did not have to be computed.
+        prompt_logprobs: those computed so far, where they are asked for.
         began_at: when its prefill began; None while it waits.
         first_token_at: when its first token was there; None before.
+
+    Raises:
+        InvalidInput: the sampling does not fit the vocabulary.
     """
 
     def __init__(
         self,
         request: GenerationRequest,
         deliver: DeliverGeneration,
-        streams: Sequence[Stream],
+        tokenizer: Tokenizer,
+        vocabulary_size: int,
+        capacity: int,
         deadline: float,
         now: float,
     ) -> None:
         self.ticket = Ticket()
         self.request = request
         self.deliver = deliver
-        self.streams = streams
-        self.group = SequenceGroup(self.ticket, len(request.prompt), request.n, deadline)
+        room = capacity - len(request.prompt)
+        self.streams: list[Stream] = []
+        self.beams: BeamCompletions | None = None
+        if request.beam is None:
+            self.streams = make_streams(request, tokenizer, vocabulary_size, room)
+        else:
+            self.beams = BeamCompletions(request, request.beam, tokenizer, vocabulary_size, room)
+        self.group = SequenceGroup(self.ticket, len(request.prompt), request.rows, deadline)
+        self.cached_tokens = 0
+        self.prompt_logprobs: list[TokenLogprob] = []
         self.submitted_at = now
         self.began_at: float | None = None
         self.first_token_at: float | None = None
@@ -104,12 +126,40 @@ class Generation:
     @property
     def generated_tokens(self) -> int:
         """Tokens of all completions together."""
+        if self.beams is not None:
+            return self.beams.count
         return sum(stream.completion.count for stream in self.streams)
 
     @property
     def complete(self) -> bool:
         """Whether every completion has ended."""
+        if self.beams is not None:
+            return self.beams.done
         return all(stream.finished for stream in self.streams)
+
+    def last_token(self, index: int) -> int:
+        """The token of one of its sequences that is to be computed next."""
+        if self.beams is not None:
+            return self.beams.last_token(index)
+        return self.streams[index].last_token
+
+    def score_prompt(self, chunk: PrefillChunk, logits: NDArray[np.float32]) -> None:
+        """Adds the log-probabilities of the tokens that follow those of a chunk.
+
+        Args:
+            logits: `[tokens, vocab]` float32, of each token of the chunk.
+
+        Raises:
+            NonFinite: they hold NaN or infinity.
+        """
+        following = self.request.prompt[chunk.start + 1 : chunk.end + 1]
+        self.prompt_logprobs += prompt_logprobs(
+            logits[: len(following)], following, self.request.output.top_logprobs
+        )
+
+    def empty_completions(self) -> list[GenerationEvent]:
+        """What there is to tell where no token may be generated."""
+        return [Finished(index, FinishReason.LENGTH) for index in range(self.request.n)]
 
     def summary(self, now: float) -> Summary:
         """What there is to tell at the end of a request that succeeded."""
@@ -118,9 +168,10 @@ class Generation:
         return Summary(
             prompt_tokens=len(self.request.prompt),
             completion_tokens=self.generated_tokens,
-            cached_tokens=0,
+            cached_tokens=self.cached_tokens,
             queue_seconds=began - self.submitted_at,
             prefill_seconds=first_token - began,
             decode_seconds=now - first_token,
             time_to_first_token_seconds=first_token - self.submitted_at,
+            prompt_logprobs=tuple(self.prompt_logprobs),
         )

@@ -6,6 +6,7 @@ from export.manifest import Device, GraphSpec, Manifest, ManifestError, TensorSp
 
 CACHE_DTYPES = {Device.CPU: ("float32", "float16"), Device.CUDA: ("float16",)}
 HALVES = ("key", "value")
+MOVER_NUMBERS = ("source_start", "source_end", "destination_start")
 
 
 def expected_graphs(manifest: Manifest) -> dict[str, GraphSpec]:
@@ -66,7 +67,7 @@ def _mover(manifest: Manifest) -> GraphSpec:
         file="",
         weights=(),
         inputs=(
-            TensorSpec("length", "int64", (1,)),
+            *(TensorSpec(name, "int64", (1,)) for name in MOVER_NUMBERS),
             *_caches(manifest, "source", 1),
             *_caches(manifest, "destination", 1),
         ),

@@ -19,6 +19,7 @@ DEFAULT_SLOTS = 16
 DEFAULT_MAX_QUEUE = 512
 DEFAULT_MAX_REQUEST_SECONDS = 600.0
 CACHE_SHARE = 0.25  # of the memory that is left, for the caches of all models together
+PREFIX_CACHE_SHARE = 0.25  # of the bytes of the caches, beside them
 _QUEUED_CAPACITIES = 64  # the queue holds this many times what runs at once, in tokens
 _PREFILL_CHUNK = {Device.CPU: 64, Device.CUDA: 512}
 _BATCH_TOKENS = {Device.CPU: 2_048, Device.CUDA: 16_384}
@@ -78,6 +79,7 @@ class DecoderLimits:
         max_queue: requests that may wait.
         max_queue_tokens: prompt tokens that may wait; an empty queue takes any request.
         max_request_seconds: the most that any request may take.
+        cached_chunks: prefill chunks that the prefix cache can keep; 0 keeps none.
     """
 
     slots: int
@@ -86,12 +88,13 @@ class DecoderLimits:
     max_queue: int
     max_queue_tokens: int
     max_request_seconds: float
+    cached_chunks: int = 0
 
-    def check(self, prompt_length: int, n: int) -> None:
-        """Refuses a request of `n` completions that could never run.
+    def check(self, prompt_length: int, rows: int) -> None:
+        """Refuses a request that needs so many rows at once and could never run.
 
         Raises:
-            InvalidInput: the prompt is empty, or n exceeds the slots.
+            InvalidInput: the prompt is empty, or the rows exceed the slots.
             InputTooLong: the prompt leaves no room for a token.
         """
         if prompt_length < 1:
@@ -100,8 +103,8 @@ class DecoderLimits:
             raise InputTooLong(
                 f"prompt has {prompt_length} tokens; this model takes at most {self.capacity - 1}"
             )
-        if not 1 <= n <= self.slots:
-            raise InvalidInput(f"n is {n}; it must be from 1 to {self.slots}")
+        if not 1 <= rows <= self.slots:
+            raise InvalidInput(f"n, or beam.width, is {rows}; it must be from 1 to {self.slots}")
 
 
 def encoder_limits(
@@ -129,6 +132,7 @@ def decoder_limits(
     manifest: Manifest,
     cache_bytes: int,
     *,
+    prefix_cache_bytes: int = 0,
     slots: int = DEFAULT_SLOTS,
     max_length: int | None = None,
     prefill_chunk: int | None = None,
@@ -138,11 +142,14 @@ def decoder_limits(
 ) -> DecoderLimits:
     """The limits of a decoder whose cache may take `cache_bytes`; None is a default.
 
+    The prefix cache takes its bytes beside those.
+
     Raises:
         LimitError: the cache has no room for two positions a slot.
     """
     chunk = prefill_chunk or _PREFILL_CHUNK[manifest.device]
-    positions = cache_bytes // (slots * bytes_per_position(manifest))
+    position_bytes = bytes_per_position(manifest)
+    positions = cache_bytes // (slots * position_bytes)
     capacity = min(manifest.limits.max_positions, max_length or positions, positions)
     if capacity > chunk:
         capacity -= capacity % chunk
@@ -158,6 +165,7 @@ def decoder_limits(
         max_queue=max_queue,
         max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * capacity,
         max_request_seconds=max_request_seconds,
+        cached_chunks=prefix_cache_bytes // (chunk * position_bytes),
     )
 
 

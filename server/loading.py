@@ -14,6 +14,7 @@ from server.decoder_engine import DecoderEngine
 from server.encoder_engine import EncoderEngine
 from server.limits import (
     CACHE_SHARE,
+    PREFIX_CACHE_SHARE,
     available_memory,
     decoder_limits,
     encoder_limits,
@@ -58,9 +59,11 @@ def make_models(
         ArtefactError: a tokenizer or a chat template cannot be read.
         LimitError: the cache has no room.
     """
-    cache_bytes = _divide_cache(artefacts, settings)
+    cache_bytes, prefix_cache_bytes = _divide_caches(artefacts, settings)
     return [
-        _ModelMaker(artefact, settings, metrics, loop).make(cache_bytes.get(name, 0))
+        _ModelMaker(artefact, settings, metrics, loop).make(
+            cache_bytes.get(name, 0), prefix_cache_bytes.get(name, 0)
+        )
         for artefact in artefacts
         for name in [artefact.manifest.name]
     ]
@@ -84,7 +87,7 @@ class _ModelMaker:
         self._tokenizer = _read_tokenizer(artefact)
         self._device_index = settings.device.index if settings.device else 0
 
-    def make(self, cache_bytes: int) -> Model:
+    def make(self, cache_bytes: int, prefix_cache_bytes: int) -> Model:
         self._metrics.describe(self._manifest)
         tasks = self._manifest.task
         return Model(
@@ -92,7 +95,9 @@ class _ModelMaker:
             self._tokenizer,
             self._metrics,
             encoder=self._encoder() if Task.EMBED in tasks else None,
-            generator=self._generator(cache_bytes) if Task.GENERATE in tasks else None,
+            generator=self._generator(cache_bytes, prefix_cache_bytes)
+            if Task.GENERATE in tasks
+            else None,
         )
 
     def _encoder(self) -> EncoderEngine:
@@ -114,11 +119,12 @@ class _ModelMaker:
             threads=settings.threads,
         )
 
-    def _generator(self, cache_bytes: int) -> Generator:
+    def _generator(self, cache_bytes: int, prefix_cache_bytes: int) -> Generator:
         settings = self._settings
         limits = decoder_limits(
             self._manifest,
             cache_bytes,
+            prefix_cache_bytes=prefix_cache_bytes,
             slots=settings.slots,
             max_length=settings.max_length,
             prefill_chunk=settings.prefill_chunk,
@@ -154,14 +160,23 @@ def _check_device(artefact: Artefact, settings: Settings) -> None:
         )
 
 
-def _divide_cache(artefacts: Sequence[Artefact], settings: Settings) -> Mapping[str, int]:
-    """Bytes of cache for each model that generates."""
+def _divide_caches(
+    artefacts: Sequence[Artefact], settings: Settings
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Bytes of cache and of prefix cache for each model that generates."""
     manifests = {artefact.manifest.name: artefact.manifest for artefact in artefacts}
     if not any("decoder" in manifest.graphs for manifest in manifests.values()):
-        return {}
+        return {}, {}
     weights = sum(_size(manifest) for manifest in manifests.values())
     left = max(0, available_memory() - weights)
-    return share_cache_bytes(settings.cache_bytes or int(CACHE_SHARE * left), manifests)
+    cache_bytes = settings.cache_bytes or int(CACHE_SHARE * left)
+    prefix_cache_bytes = settings.prefix_cache_bytes
+    if prefix_cache_bytes is None:
+        prefix_cache_bytes = int(PREFIX_CACHE_SHARE * cache_bytes)
+    return (
+        share_cache_bytes(cache_bytes, manifests),
+        share_cache_bytes(prefix_cache_bytes, manifests),
+    )
 
 
 def _size(manifest: Manifest) -> int:

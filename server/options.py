@@ -114,6 +114,13 @@ _OPTIONS = (
         help="Memory for keys and values, all models together.  [default: 25 % of what is free]",
     ),
     click.option(
+        "--prefix-cache-bytes",
+        type=click.IntRange(min=0),
+        default=None,
+        help="Memory for the beginnings of prompts, beside --cache-bytes; 0 keeps none.  "
+        "[default: a quarter of --cache-bytes]",
+    ),
+    click.option(
         "--max-batch-tokens",
         type=_COUNT,
         default=None,

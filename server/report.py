@@ -32,5 +32,8 @@ def _describe(model: Model) -> dict[str, Any]:
             "capacity": limits.capacity,
             "prefill_chunk": limits.prefill_chunk,
             "cache_bytes": limits.slots * limits.capacity * bytes_per_position(manifest),
+            "prefix_cache_bytes": limits.cached_chunks
+            * limits.prefill_chunk
+            * bytes_per_position(manifest),
         }
     return facts

@@ -65,12 +65,26 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Beam:
+    """A search for the most probable completions instead of sampling; `width` is at least 2.
+
+    Completions are ranked by their log-probability / length ** `length_penalty`.
+    """
+
+    width: int
+    length_penalty: float = 1.0
+
+
+@dataclass(frozen=True)
 class GenerationRequest:
     """One request to generate.
 
     Attributes:
         prompt: decoder-only: the prompt's ids, at least one.
+        n: completions; of a search, the best so many of its `width` beams.
         deadline: on the monotonic clock, in seconds; None without one.
+        beam: None samples, or takes the most probable token each time.
+        partition: whose prompts this one may share computed prefixes with.
     """
 
     prompt: tuple[int, ...]
@@ -79,6 +93,15 @@ class GenerationRequest:
     output: Output = Output()
     n: int = 1
     deadline: float | None = None
+    beam: Beam | None = None
+    partition: str = ""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the cache that it needs at once."""
+        if self.stopping.max_new_tokens == 0:
+            return 1
+        return self.n if self.beam is None else self.beam.width
 
 
 @dataclass(frozen=True)
@@ -111,7 +134,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Summary:
-    """The request is complete; the last event of a request that succeeded. Times in seconds."""
+    """The request is complete; the last event of a request that succeeded. Times in seconds.
+
+    Attributes:
+        cached_tokens: of the prompt's tokens, those that were not computed again.
+        prompt_logprobs: where they are asked for, of the prompt's tokens from the second on.
+    """
 
     prompt_tokens: int
     completion_tokens: int

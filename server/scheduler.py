@@ -31,7 +31,7 @@ class SequenceGroup:
     Attributes:
         key: the engine's handle of the request.
         prompt_length: tokens of the prompt, at least 1.
-        n: sequences that continue the prompt.
+        n: sequences that continue the prompt: completions, or the beams of a search.
         deadline: when it has to end, on the clock of `Scheduler.expired`.
         prefilled: tokens of the prompt that are in the cache.
     """
@@ -69,11 +69,12 @@ class PrefillChunk:
 
 @dataclass(frozen=True)
 class Move:
-    """Copy the first `length` positions of a row to another; the source is free afterwards."""
+    """Copy the positions [start, length) of a row to another, where those before are the same."""
 
     source: int
     destination: int
     length: int
+    start: int = 0
 
 
 class Scheduler:
@@ -120,12 +121,21 @@ class Scheduler:
         position in the prompt alone: at multiples of `prefill_chunk`.
         """
         group = self.prefilling or self._admit()
-        if group is None:
-            return None
-        boundary = (group.prefilled // self.prefill_chunk + 1) * self.prefill_chunk
-        return PrefillChunk(
-            group, self._prefill_row, group.prefilled, min(boundary, group.prompt_length)
-        )
+        return None if group is None else self._chunk_of(group)
+
+    def skip(self, chunk: PrefillChunk, tokens: int) -> PrefillChunk:
+        """Records that the first `tokens` of a prompt are in its row already.
+
+        They are whole chunks, and not the last of the prompt.
+
+        Returns:
+            The chunk to compute instead of `chunk`.
+        """
+        group = chunk.group
+        assert tokens % self.prefill_chunk == 0, "chunks begin where they ever did"
+        assert group.prefilled <= tokens < group.prompt_length, "the last chunk is always computed"
+        group.prefilled = tokens
+        return self._chunk_of(group)
 
     def complete_chunk(self, chunk: PrefillChunk) -> list[Move]:
         """Records that a chunk was computed.
@@ -145,6 +155,24 @@ class Scheduler:
             Move(chunk.row, row, group.prompt_length)
             for row in range(first, first + group.n)
             if row != chunk.row
+        ]
+
+    def fork(self, group: SequenceGroup, parents: list[int]) -> list[Move]:
+        """Lets sequences of a running group continue others of it.
+
+        Args:
+            parents: for each sequence the index of the one whose row it continues; one that is
+                named names itself.
+
+        Returns:
+            The copies, without the prompt, which all rows hold. They can be made in any order.
+        """
+        rows = {s.index: row for row, s in enumerate(self.running) if s.group is group}
+        length = self.running[rows[0]].length
+        return [
+            Move(rows[parent], rows[index], length, start=group.prompt_length)
+            for index, parent in enumerate(parents)
+            if parent != index and length > group.prompt_length
         ]
 
     def complete_step(self) -> None:
@@ -185,6 +213,12 @@ class Scheduler:
         if self.prefilling is not None:
             groups.append(self.prefilling)
         return [group for group in dict.fromkeys(groups) if group.deadline <= now]
+
+    def _chunk_of(self, group: SequenceGroup) -> PrefillChunk:
+        boundary = (group.prefilled // self.prefill_chunk + 1) * self.prefill_chunk
+        return PrefillChunk(
+            group, self._prefill_row, group.prefilled, min(boundary, group.prompt_length)
+        )
 
     def _admit(self) -> SequenceGroup | None:
         """Reserves rows for the head of the queue, if there are enough."""

@@ -44,6 +44,7 @@ class Settings:
     slots: int
     max_length: int | None
     cache_bytes: int | None
+    prefix_cache_bytes: int | None
     max_batch_tokens: int | None
     max_queue: int
     max_queue_tokens: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from export.manifest import Manifest
@@ -20,6 +21,11 @@ class CacheSlots:
             _, kv_heads, _, head_dim = spec.shape
             shape = (slots, int(kv_heads), capacity, int(head_dim))
             self._slabs[cache] = allocate(shape, spec.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory of one row, all slabs together."""
+        return sum(math.prod(slab.shape[1:]) * slab.dtype.itemsize for slab in self._slabs.values())
 
     def bind(self, binding: Any, past: str, present: str, first: int, rows: int) -> None:
         """Binds `rows` rows from `first` on as input `past.*` and, in place, output `present.*`."""

@@ -16,6 +16,7 @@ class Did(StrEnum):
 
     ACCEPT = "accept"
     ENCODE = "encode"
+    REUSE = "reuse"
     PREFILL = "prefill"
     DECODE = "decode"
     SUCCEED = "succeed"
@@ -30,7 +31,7 @@ class TraceEvent:
     Attributes:
         step: the iteration of the engine, from 0.
         tickets: whose requests; of a batch, one for each row in order.
-        span: of a prefill, the positions [start, end); else empty.
+        span: of a prefill or of what was reused of one, the positions [start, end); else empty.
     """
 
     step: int

@@ -12,7 +12,12 @@ from formerd.v1.generation_pb2_grpc import GenerationServiceServicer
 
 from export.manifest import Task
 from server.call import Call, Calls, Context, write
-from server.conversion.answer_size import check_answer_fits, check_response_size
+from server.caller import partition_of
+from server.conversion.answer_size import (
+    check_answer_fits,
+    check_events_fit,
+    check_response_size,
+)
 from server.conversion.completion_events import AnswerWriter, SuccessEvent, write_timing
 from server.conversion.generation import read_generate_request
 from server.request import Chunk, Failed, GenerationEvent, GenerationRequest, Summary
@@ -31,7 +36,7 @@ class GenerationService(GenerationServiceServicer):
         async with self._calls.rpc(
             "Generate", context, request.model, Task.GENERATE, request.request_id
         ) as call:
-            wanted = await self._read(request, call)
+            wanted = await self._read(request, context, call)
             check_answer_fits(wanted, self._max_response_bytes)
             async with _generating(wanted, call) as events:
                 response = _writer(wanted, call).response([e async for e in events], wanted.n)
@@ -45,14 +50,18 @@ class GenerationService(GenerationServiceServicer):
         async with self._calls.rpc(
             "GenerateStream", context, request.model, Task.GENERATE, request.request_id
         ) as call:
-            wanted = await self._read(request, call)
+            wanted = await self._read(request, context, call)
+            check_events_fit(wanted, self._max_response_bytes)
             writer = _writer(wanted, call)
             async with _generating(wanted, call) as events:
                 async for event in events:
                     await write(context, writer.event(event))
 
-    async def _read(self, request: pb.GenerateRequest, call: Call) -> GenerationRequest:
+    async def _read(
+        self, request: pb.GenerateRequest, context: Context, call: Call
+    ) -> GenerationRequest:
         model = call.model
+        partition = partition_of(context.invocation_metadata() or ())
         generator = model.generate_with()
         call.tell(request=request)
         wanted, call.facts["tokenize_seconds"] = await self._worker.convert(
@@ -65,6 +74,7 @@ class GenerationService(GenerationServiceServicer):
                 generator.limits,
                 drawn_seed=secrets.randbits(64),
                 deadline=call.deadline,
+                partition=partition,
             ),
             model.metrics.tokenize_duration,
             heavy=request.HasField("chat"),  # a template may do anything

@@ -26,6 +26,13 @@ VARIETY = [
     generate_request([5, 6, 7], tokens=12, output=pb.Output(logprobs=True, top_logprobs=3)),
     pb.GenerateRequest(chat=chat("hello"), stopping=pb.Stopping(max_new_tokens=25)),
     generate_request("y", tokens=1),
+    generate_request("the and the", tokens=16, beam=pb.Beam(width=3, length_penalty=0.5), n=2),
+    generate_request(
+        "the other", beam=pb.Beam(width=2), output=pb.Output(logprobs=True, top_logprobs=1)
+    ),
+    generate_request(
+        list(range(5, 100)), tokens=3, output=pb.Output(prompt_logprobs=True, top_logprobs=2)
+    ),
     pb.GenerateRequest(
         prompt="z",
         sampling=pb.Sampling(temperature=2, seed=3),
@@ -63,6 +70,7 @@ async def gather_stream(stream: Any) -> pb.GenerateResponse:
             case "summary":
                 response.model, response.seed = event.summary.model, event.summary.seed
                 response.usage.CopyFrom(event.summary.usage)
+                response.prompt_logprobs.extend(event.summary.prompt_logprobs)
     response.completions.extend(completions[index] for index in sorted(completions))
     return response
 
@@ -104,6 +112,46 @@ async def test_a_drawn_seed_is_told_and_repeats_the_answer(stubs: Stubs) -> None
     again = await stubs.generation.Generate(generate_request(tokens=30, sampling=sampling))
     assert first.completions == again.completions
     assert first.completions != other.completions
+
+
+async def test_the_chunks_of_a_beam_come_whole_at_the_end(stubs: Stubs) -> None:
+    request = generate_request("the", tokens=20, beam=pb.Beam(width=4), n=2)
+    events = [event async for event in stubs.generation.GenerateStream(request)]
+    kinds = [event.WhichOneof("event") for event in events]
+    assert kinds == ["chunk", "finished"] * 2 + ["summary"]
+    assert [event.chunk.index for event in events[:4:2]] == [0, 1]
+    assert all(len(event.chunk.token_ids) == 20 for event in events[:4:2])
+    assert events[-1].summary.usage.completion_tokens == 40
+
+
+async def test_log_probabilities_of_the_prompt_without_a_new_token(stubs: Stubs) -> None:
+    """They are those that a completion of the same tokens has; the first token has none."""
+    output = pb.Output(logprobs=True, top_logprobs=3)
+    written = await stubs.generation.Generate(generate_request([7], tokens=30, output=output))
+    [completion] = written.completions
+    prompt = [7, *completion.token_ids]
+    output = pb.Output(prompt_logprobs=True, top_logprobs=3)
+    read = await stubs.generation.Generate(generate_request(prompt, tokens=0, output=output))
+    assert [each.token_id for each in read.prompt_logprobs] == prompt[1:]
+    for scored, generated in zip(read.prompt_logprobs, completion.logprobs, strict=True):
+        assert scored.token == generated.token
+        assert math.isclose(scored.logprob, generated.logprob, abs_tol=1e-4)
+        assert [top.token_id for top in scored.top] == [top.token_id for top in generated.top]
+    assert read.usage.completion_tokens == 0
+    [completion] = read.completions
+    assert (completion.text, completion.finish_reason) == ("", pb.FINISH_REASON_LENGTH)
+
+
+async def test_a_prompt_computed_before_is_reused_within_its_partition(stubs: Stubs) -> None:
+    request = generate_request([11] * 200, tokens=5)
+
+    async def generate(token: str) -> pb.GenerateResponse:
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return await stubs.generation.Generate(request, metadata=metadata)
+
+    responses = [await generate(token) for token in ("", "", "one", "one", "two", "")]
+    assert [response.usage.cached_tokens for response in responses] == [0, 192, 0, 192, 0, 192]
+    assert all(response.completions == responses[0].completions for response in responses)
 
 
 async def test_a_completion_ends_where_the_room_ends(stubs: Stubs) -> None:
@@ -158,9 +206,11 @@ def refused(field: str, **fields: Any) -> Any:
         refused("stopping.stop_token_ids[0] is 272", stopping=pb.Stopping(stop_token_ids=[272])),
         refused("n is 0", n=0),
         refused("n is 5", n=5),
-        refused("beam.width is 2", beam=pb.Beam(width=2)),
+        refused("beam.width is 5", beam=pb.Beam(width=5)),
         refused("beam.length_penalty is set", beam=pb.Beam(length_penalty=1)),
-        refused("output.prompt_logprobs", output=pb.Output(prompt_logprobs=True)),
+        refused("beam.width is 2, but the request samples", beam=pb.Beam(width=2), sampling=TOP_P),
+        refused("n is 3; it must be at most beam.width", beam=pb.Beam(width=2), n=3),
+        refused("output.top_logprobs is 2, but", output=pb.Output(top_logprobs=2)),
         refused("output.top_logprobs is 21", output=pb.Output(logprobs=True, top_logprobs=21)),
         refused("decoder_prompt", decoder_prompt=pb.DecoderPrompt(text="x")),
         pytest.param("input is missing", pb.GenerateRequest(), id="no input"),

@@ -158,12 +158,19 @@ async def decoding(
     max_queue: int = 100,
     max_queue_tokens: int = 10_000,
     max_request_seconds: float = 60.0,
+    cached_chunks: int = 0,
     wrap: Wrap = lambda runner: runner,
 ) -> AsyncIterator[Decoding]:
     """A decoder engine, started; `wrap` stands between it and its runner."""
     source = artefact(directory)
     limits = DecoderLimits(
-        slots, capacity, prefill_chunk, max_queue, max_queue_tokens, max_request_seconds
+        slots,
+        capacity,
+        prefill_chunk,
+        max_queue,
+        max_queue_tokens,
+        max_request_seconds,
+        cached_chunks,
     )
     registry, trace = CollectorRegistry(), Trace()
     engine = DecoderEngine(
@@ -195,7 +202,10 @@ class FaultyRunner:
     def __init__(self, runner: DecoderRunner) -> None:
         self._runner = runner
         self.provider = runner.provider
+        self.chunk_bytes = runner.chunk_bytes
         self.move = runner.move
+        self.keep_chunk = runner.keep_chunk
+        self.restore_chunk = runner.restore_chunk
         self.warm_up = runner.warm_up
         self.poison: Collection[int] = ()
         self.spoil: Collection[int] = ()
@@ -205,9 +215,10 @@ class FaultyRunner:
         self.resume.set()
         self.paused = threading.Event()
 
-    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: bool) -> Logits:
+    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Logits:
         self._fail(ids)
-        return self._spoiled(self._runner.prefill(row, ids, start, logits=logits), [ids[-1]])
+        computed = self._runner.prefill(row, ids, start, logits=logits)
+        return self._spoiled(computed, ids[len(ids) - logits :])
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
         if not self.resume.is_set():

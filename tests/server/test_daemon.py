@@ -33,6 +33,7 @@ SETTINGS = Settings(
     slots=1,
     max_length=None,
     cache_bytes=None,
+    prefix_cache_bytes=None,
     max_batch_tokens=None,
     max_queue=1,
     max_queue_tokens=None,

@@ -205,7 +205,7 @@ async def test_what_can_never_run_is_refused_at_once_and_disturbs_nobody() -> No
     async with decoding(decoder_artefact(), slots=2, capacity=64) as decoder:
         with pytest.raises(InputTooLong, match="64 tokens; this model takes at most 63"):
             decoder.submit(request(ids(64)))
-        with pytest.raises(InvalidInput, match="n is 3"):
+        with pytest.raises(InvalidInput, match=r"n, or beam\.width, is 3"):
             decoder.submit(request(ids(4), n=3))
         assert len(await decoder.tokens(request(ids(63), 9))) == 1
         await decoder.quiet()

@@ -30,13 +30,13 @@ def prefill(runner: DecoderRunner, row: int, prompt: list[int]) -> NDArray[np.fl
     """The logits of the last token of a prompt, `[vocab]`."""
     for start in range(0, len(prompt), CHUNK):
         chunk = prompt[start : start + CHUNK]
-        logits = runner.prefill(row, chunk, start, logits=start + CHUNK >= len(prompt))
+        logits = runner.prefill(row, chunk, start, logits=int(start + CHUNK >= len(prompt)))
     last: NDArray[np.float32] = logits[0].copy()
     return last
 
 
 def test_a_chunk_without_logits_computes_none(runner: DecoderRunner) -> None:
-    assert runner.prefill(0, PROMPTS[2], 0, logits=False).shape[0] == 0
+    assert runner.prefill(0, PROMPTS[2], 0, logits=0).shape[0] == 0
 
 
 def test_a_prompt_gives_the_same_logits_in_every_row(runner: DecoderRunner) -> None:
@@ -66,9 +66,9 @@ def test_a_moved_row_goes_on_as_it_would_have(runner: DecoderRunner) -> None:
     prompt = PROMPTS[4]
     prefill(runner, 3, prompt)
     prefill(runner, 0, PROMPTS[5])
-    runner.move(3, 1, len(prompt))
+    runner.move(3, 1, 0, len(prompt))
     prefill(runner, 3, PROMPTS[5])
-    runner.move(3, 0, len(PROMPTS[5]))
+    runner.move(3, 0, 0, len(PROMPTS[5]))
     prefill(runner, 2, prompt)
     logits = runner.decode([9, 9, 9], [len(PROMPTS[5]), len(prompt), len(prompt)])
     assert (logits[1] == logits[2]).all()
@@ -80,7 +80,7 @@ def test_a_token_computed_as_a_chunk_of_one_equals_its_decode_step(runner: Decod
     prefill(runner, 0, prompt)
     prefill(runner, 1, prompt)
     decoded = runner.decode([9, 9], [len(prompt)] * 2)[1].copy()
-    assert (runner.prefill(1, [9], len(prompt), logits=True)[0] == decoded).all()
+    assert (runner.prefill(1, [9], len(prompt), logits=1)[0] == decoded).all()
 
 
 def test_logits_lie_in_the_same_memory_every_step(runner: DecoderRunner) -> None:
@@ -95,4 +95,4 @@ def test_positions_beyond_the_row_are_refused_before_anything_is_written(
     with pytest.raises(IndexError, match="129 positions exceed a row of 128"):
         runner.decode([1], [CAPACITY])
     with pytest.raises(IndexError, match="exceeds a buffer"):
-        runner.prefill(SLOTS, [1], 0, logits=True)
+        runner.prefill(SLOTS, [1], 0, logits=1)

@@ -100,8 +100,8 @@ def test_defaults_are_those_of_the_device() -> None:
     [
         (0, 1, InvalidInput, "prompt has no tokens"),
         (16, 1, InputTooLong, "prompt has 16 tokens; this model takes at most 15"),
-        (15, 5, InvalidInput, "n is 5; it must be from 1 to 4"),
-        (15, 0, InvalidInput, "n is 0; it must be from 1 to 4"),
+        (15, 5, InvalidInput, "n, or beam.width, is 5; it must be from 1 to 4"),
+        (15, 0, InvalidInput, "n, or beam.width, is 0; it must be from 1 to 4"),
     ],
 )
 def test_what_can_never_run_is_refused(

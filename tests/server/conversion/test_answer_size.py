@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from formerd.v1 import models_pb2 as pb
 
-from server.conversion.answer_size import check_answer_fits, check_response_size
+from server.conversion.answer_size import (
+    check_answer_fits,
+    check_events_fit,
+    check_response_size,
+)
 from server.errors import OverLimit
-from server.request import GenerationRequest, Output, Sampling, Stopping
+from server.request import Beam, GenerationRequest, Output, Sampling, Stopping
 
 MIB = 1 << 20
 
@@ -27,6 +33,22 @@ def test_a_long_text_fits() -> None:
 def test_what_would_not_fit_is_refused_with_the_limit(request_: GenerationRequest) -> None:
     with pytest.raises(OverLimit, match=r"--max-response-bytes\) is 4194304"):
         check_answer_fits(request_, 4 * MIB)
+
+
+def test_logprobs_of_a_long_prompt_are_refused_whole_and_streamed() -> None:
+    output = Output(prompt_logprobs=True, top_logprobs=20)
+    request = GenerationRequest((1,) * 8000, Sampling(), Stopping(0), output)
+    for check in (check_answer_fits, check_events_fit):
+        with pytest.raises(OverLimit, match="of 8000 prompt tokens, with 20 alternatives each"):
+            check(request, 4 * MIB)
+        check(request, 8 * MIB)
+
+
+def test_a_stream_is_refused_only_if_a_single_event_is_too_large() -> None:
+    request = wanted(8192, output=Output(logprobs=True, top_logprobs=20))
+    check_events_fit(request, 4 * MIB)
+    with pytest.raises(OverLimit, match="8192 new tokens, with 20 alternatives each"):
+        check_events_fit(replace(request, beam=Beam(2)), 4 * MIB)
 
 
 def test_a_response_that_came_out_too_large_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from server.chat import ChatTemplate
 from server.conversion.generation import MOST_TOP_LOGPROBS, read_generate_request
 from server.errors import InputTooLong, InvalidInput
 from server.limits import DecoderLimits
-from server.request import GenerationRequest, Output
+from server.request import Beam, GenerationRequest, Output
 from server.tokenizer import Tokenizer
 from tests.checkpoints import CHAT_TEMPLATE, TURN_END_ID, TURN_START_ID, VOCABULARY, byte_tokenizer
 from tests.server.manifests import decoder_manifest
@@ -115,10 +116,18 @@ def test_everything_that_is_set_arrives() -> None:
         ({"prompt": "x", "n": 0}, r"^n is 0; it must be from 1 to 3"),
         ({"prompt": "x", "n": 4}, r"^n is 4;"),
         ({"prompt": "x", "decoder_prompt": pb.DecoderPrompt(text="y")}, r"^decoder_prompt "),
-        ({"prompt": "x", "beam": pb.Beam(width=0)}, r"^beam\.width is 0"),
-        ({"prompt": "x", "beam": pb.Beam(width=2)}, r"^beam\.width is 2"),
-        ({"prompt": "x", "beam": pb.Beam(length_penalty=1)}, r"^beam\.length_penalty "),
-        ({"prompt": "x", "output": pb.Output(prompt_logprobs=True)}, r"^output\.prompt_logprobs "),
+        ({"prompt": "x", "beam": pb.Beam(width=0)}, r"^beam\.width is 0; it must be from 1 to 3"),
+        ({"prompt": "x", "beam": pb.Beam(width=4)}, r"^beam\.width is 4;"),
+        ({"prompt": "x", "beam": pb.Beam(length_penalty=1)}, r"^beam\.length_penalty is set, but"),
+        (
+            {"prompt": "x", "beam": pb.Beam(width=2, length_penalty=math.nan)},
+            r"^beam\.length_penalty is nan; it must be from -10 to 10",
+        ),
+        (
+            {"prompt": "x", "beam": pb.Beam(width=2), "sampling": pb.Sampling(top_k=3)},
+            r"^beam\.width is 2, but the request samples: set sampling\.temperature to 0",
+        ),
+        ({"prompt": "x", "beam": pb.Beam(width=2), "n": 3}, r"^n is 3; it must be at most beam\."),
         ({"prompt": "x", "output": pb.Output(top_logprobs=2)}, r"^output\.top_logprobs is 2, but"),
         (
             {
@@ -146,3 +155,25 @@ def test_chat_needs_a_template() -> None:
 
 def test_width_1_is_no_beam() -> None:
     assert read(prompt="x", beam=pb.Beam(width=1)).n == 1
+
+
+def test_a_beam_is_read_and_one_of_width_1_is_none() -> None:
+    assert read(prompt="x", beam=pb.Beam(width=3)).beam == Beam(3, 1.0)
+    wanted = read(prompt="x", beam=pb.Beam(width=2, length_penalty=-0.5), n=2)
+    assert wanted.beam == Beam(2, -0.5)
+    assert (wanted.n, wanted.rows) == (2, 2)
+    single = read(prompt="x", beam=pb.Beam(width=1), n=2, sampling=pb.Sampling(temperature=1))
+    assert single.beam is None
+    assert single.rows == 2
+
+
+def test_logprobs_of_the_prompt_need_no_new_tokens() -> None:
+    wanted = read(
+        prompt="xyz",
+        output=pb.Output(prompt_logprobs=True, top_logprobs=3),
+        stopping=pb.Stopping(max_new_tokens=0),
+        n=2,
+    )
+    assert wanted.output == Output(top_logprobs=3, prompt_logprobs=True)
+    assert wanted.stopping.max_new_tokens == 0
+    assert wanted.rows == 1
