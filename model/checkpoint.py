@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from model.config import Pooling, TransformerConfig
@@ -59,10 +60,11 @@ class Checkpoint:
         """The model with these weights, in evaluation mode.
 
         Raises:
-            CheckpointError: a tensor is missing, left over, or of another shape; all are listed.
+            CheckpointError: a tensor is missing, left over, or of another shape or type; all are
+                listed.
         """
-        model = Transformer(self.config)
-        expected = dict(model.named_parameters())  # a tied parameter is listed once
+        with torch.device("meta"):  # nothing is allocated before every shape is right
+            expected = dict(Transformer(self.config).named_parameters())  # a tied one once
         problems = [f"missing {name}" for name in expected if name not in self.tensors]
         problems += [f"unexpected {name}" for name in self.tensors if name not in expected]
         problems += [
@@ -70,7 +72,13 @@ class Checkpoint:
             for name, tensor in self.tensors.items()
             if name in expected and tensor.shape != expected[name].shape
         ]
+        problems += [
+            f"{name} is of type {tensor.dtype}"
+            for name, tensor in self.tensors.items()
+            if not tensor.is_floating_point()
+        ]
         if problems:
             raise CheckpointError("the checkpoint does not fit: " + "; ".join(sorted(problems)))
+        model = Transformer(self.config)
         model.load_state_dict(self.tensors, strict=False)
         return model.eval()

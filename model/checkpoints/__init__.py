@@ -6,25 +6,31 @@ here unpickles, and nothing runs code that comes with a checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from model.checkpoint import Checkpoint, CheckpointError
-from model.checkpoints.bert import load_bert
+from model.checkpoints import bert, distilbert, gpt2, llama, mistral, native, qwen2, roberta
+from model.checkpoints.family import Family
 from model.checkpoints.files import read_json
 from model.checkpoints.gguf_file import load_gguf
-from model.checkpoints.llama import load_llama
-from model.checkpoints.native import MODEL_TYPE as NATIVE
+from model.checkpoints.hugging_face import load_hugging_face
 from model.checkpoints.native import load_native
+from model.checkpoints.sentence_modules import transformer_folder
+from model.checkpoints.tokenizer_files import check_vocabularies
 from model.typed_fields import ConfigError
 
-# config.json's model_type -> how to read the directory, given the content of its config.json.
-_FAMILIES: dict[str, Callable[[Path, dict[str, Any]], Checkpoint]] = {
-    "bert": load_bert,
-    "llama": load_llama,
-    NATIVE: load_native,
+# By the model_type of config.json.
+_FAMILIES: dict[str, Family] = {
+    "bert": Family(bert.TENSORS, bert.configure),
+    "distilbert": Family(distilbert.TENSORS, distilbert.configure),
+    "gpt2": Family(gpt2.TENSORS, gpt2.configure),
+    "llama": Family(llama.TENSORS, llama.configure),
+    "mistral": Family(llama.TENSORS, mistral.configure),
+    "qwen2": Family(llama.TENSORS, qwen2.configure),
+    "roberta": Family(roberta.TENSORS, roberta.configure),
+    "xlm-roberta": Family(roberta.TENSORS, roberta.configure),
 }
+_SUPPORTED = ", ".join(sorted({*_FAMILIES, native.MODEL_TYPE}))
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -32,16 +38,16 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
     Raises:
         CheckpointError: there is nothing to read, it is of no known family, it asks for something
-            that formerd does not do, or its tensors do not fit its configuration.
+            that formerd does not do, or its tensors or its tokenizer do not fit its configuration.
     """
     if not path.exists():
         raise CheckpointError(f"{path} does not exist")
     try:
-        if path.is_file():
-            return _load_file(path)
-        return _load_directory(path)
+        checkpoint = _load_file(path) if path.is_file() else _load_directory(path)
     except ConfigError as error:
         raise CheckpointError(f"{path.name}: {error}") from error
+    check_vocabularies(checkpoint)
+    return checkpoint
 
 
 def _load_file(path: Path) -> Checkpoint:
@@ -51,20 +57,19 @@ def _load_file(path: Path) -> Checkpoint:
 
 
 def _load_directory(directory: Path) -> Checkpoint:
-    if not (directory / "config.json").exists():
+    path = transformer_folder(directory) / "config.json"
+    if not path.exists():
         return _load_file(_only_gguf(directory))
-    values = read_json(directory / "config.json")
+    values = read_json(path)
+    where = path.relative_to(directory.parent)
     if "auto_map" in values:
-        raise CheckpointError(
-            f"{directory.name}/config.json names custom code (auto_map), which is never run"
-        )
-    family = values.get("model_type")
-    if family not in _FAMILIES:
-        raise CheckpointError(
-            f"{directory.name}/config.json has model_type {family!r}; "
-            f"supported are {', '.join(sorted(_FAMILIES))}"
-        )
-    return _FAMILIES[family](directory, values)
+        raise CheckpointError(f"{where} names custom code (auto_map), which is never run")
+    model_type = values.get("model_type")
+    if model_type == native.MODEL_TYPE:
+        return load_native(directory, values)
+    if not isinstance(model_type, str) or model_type not in _FAMILIES:
+        raise CheckpointError(f"{where} has model_type {model_type!r}; supported are {_SUPPORTED}")
+    return load_hugging_face(directory, values, _FAMILIES[model_type])
 
 
 def _only_gguf(directory: Path) -> Path:

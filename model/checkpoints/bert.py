@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from model.checkpoint import Checkpoint
-from model.checkpoints.family import ACTIVATIONS, TensorTable, fit, refuse_other_than, require
-from model.checkpoints.files import read_optional_json, read_tokenizer, read_weights
-from model.checkpoints.sentence_modules import SentenceModules, read_sentence_modules
+from model.checkpoints.family import ACTIVATIONS, TensorTable, refuse_other_than, require
 from model.config import Kind, Norm, NormPlacement, Positions, TransformerConfig
 
 # Our field -> the one of config.json.
@@ -73,41 +69,7 @@ def configure(values: dict[str, Any], where: str) -> TransformerConfig:
             "final_norm": False,
             "embedding_norm": True,
             "token_types": values.get("type_vocab_size", 2),
-            "activation": ACTIVATIONS[values.get("hidden_act", "gelu")],
+            "activation": ACTIVATIONS[values.get("hidden_act") or "gelu"],
             "dropout": values.get("hidden_dropout_prob", 0.1),
         }
     )
-
-
-def load_bert(directory: Path, values: dict[str, Any]) -> Checkpoint:
-    """Reads a Hugging Face directory, with its Sentence-Transformers modules where it has them.
-
-    Raises:
-        CheckpointError, ConfigError: as `load_checkpoint`.
-    """
-    config = configure(values, f"{directory.name}/config.json")
-    fitted = fit(TENSORS, config, read_weights(directory))
-    modules = read_sentence_modules(directory)
-    return Checkpoint(
-        family="bert",
-        config=config,
-        tensors=fitted.tensors,
-        sources=fitted.sources,
-        unused=fitted.unused,
-        tokenizer_json=read_tokenizer(directory, lowercase=modules.lowercase),
-        max_input=_longest_input(directory, config, modules),
-        pooling=modules.pooling,
-        pad_id=values.get("pad_token_id", 0),
-        prompts=modules.prompts,
-        default_prompt=modules.default_prompt,
-    )
-
-
-def _longest_input(directory: Path, config: TransformerConfig, modules: SentenceModules) -> int:
-    """The least of the limits that mean one.
-
-    The truncation in tokenizer.json is not among them: it is what the last caller set.
-    """
-    tokenizer = read_optional_json(directory / "tokenizer_config.json")
-    limits = (config.max_positions, modules.max_input, tokenizer.get("model_max_length"))
-    return int(min(limit for limit in limits if limit is not None))

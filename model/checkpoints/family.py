@@ -1,4 +1,4 @@
-"""A family of checkpoints: the table from its names to ours, and fitting a checkpoint to it."""
+"""A family of checkpoints: two tables, from its configuration and from its tensor names to ours."""
 
 from __future__ import annotations
 
@@ -50,6 +50,21 @@ class TensorTable:
 
 
 @dataclass(frozen=True)
+class Family:
+    """What distinguishes a family from the others.
+
+    Attributes:
+        tensors: where it keeps our parameters.
+        configure: the content of its config.json, and what to call that in messages, as ours.
+            Raises `CheckpointError` where it lacks a size or asks for what formerd does not do,
+            `ConfigError` where a size makes no sense.
+    """
+
+    tensors: TensorTable
+    configure: Callable[[dict[str, Any], str], TransformerConfig]
+
+
+@dataclass(frozen=True)
 class Fitted:
     """A checkpoint's tensors as ours; the fields are those of `Checkpoint`."""
 
@@ -63,7 +78,7 @@ def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tens
 
     Raises:
         CheckpointError: listing, by the checkpoint's names, every tensor that is missing, unknown
-            or of the wrong shape.
+            or of the wrong shape or type.
     """
     stored_as = {_canonical(table, name): name for name in stored}
     twice = sorted(set(stored) - set(stored_as.values()))
@@ -74,26 +89,40 @@ def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tens
     unused = sorted(name for name in left_over if _is_unused(table, name))
 
     problems = [f"{name} is there twice" for name in twice]
-    problems += [f"missing {name}" for name in theirs.values() if name not in stored_as]
+    problems += [f"missing {name}" for name in set(theirs.values()) if name not in stored_as]
     problems += [f"unexpected {name}" for name in left_over if name not in unused]
     tensors = {}
     for ours, parameter in parameters.items():
         if theirs[ours] not in stored_as:
             continue
         source = stored_as[theirs[ours]]
-        tensors[ours] = table.convert(ours, stored[source], config)
-        if tensors[ours].shape != parameter.shape:
-            shapes = f"{list(tensors[ours].shape)} instead of {list(parameter.shape)}"
-            problems.append(f"{source} has shape {shapes}")
+        try:
+            tensors[ours] = _fit_one(table, config, ours, stored[source], parameter.shape)
+        except CheckpointError as error:
+            problems.append(f"{source} {error}")
     if problems:
         raise CheckpointError(
-            "the tensors do not fit the configuration: " + "; ".join(sorted(problems))
+            "the tensors do not fit the configuration: " + "; ".join(sorted(set(problems)))
         )
     return Fitted(
         tensors=tensors,
         sources={ours: (stored_as[name],) for ours, name in theirs.items()},
         unused=tuple(unused),
     )
+
+
+def _fit_one(
+    table: TensorTable, config: TransformerConfig, ours: str, stored: Tensor, shape: torch.Size
+) -> Tensor:
+    if not stored.is_floating_point():
+        raise CheckpointError(f"is stored as {stored.dtype}, which is not a weight's type")
+    try:
+        tensor = table.convert(ours, stored, config)
+    except (RuntimeError, IndexError):  # what PyTorch raises where axes are missing or do not split
+        raise CheckpointError(f"has shape {list(stored.shape)}, which does not split") from None
+    if tensor.shape != shape:
+        raise CheckpointError(f"has shape {list(tensor.shape)} instead of {list(shape)}")
+    return tensor
 
 
 def require(values: Mapping[str, Any], names: Iterable[str], where: str) -> None:

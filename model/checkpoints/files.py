@@ -1,4 +1,4 @@
-"""The files of a checkpoint: JSON documents, weights and the tokenizer."""
+"""The files of a checkpoint: JSON documents and weights."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from model.checkpoint import CheckpointError
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-TOKENIZER_FILE = "tokenizer.json"
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def read_json(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON: {error}") from None
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} is not a JSON object")
@@ -45,53 +45,22 @@ def read_weights(directory: Path) -> dict[str, Tensor]:
     Floating-point tensors come as fp32, whatever they are stored as; others as they are.
 
     Raises:
-        CheckpointError: there are no such files, one is damaged, or there is a pickle alone.
+        CheckpointError: there are no such files, one is damaged, there is a pickle alone, or a
+            tensor is of a type that means nothing without scales beside it.
     """
-    if (directory / INDEX_FILE).exists():
-        files = _shards(directory / INDEX_FILE)
-    elif (directory / WEIGHTS_FILE).exists():
+    if (directory / WEIGHTS_FILE).exists():
         files = [WEIGHTS_FILE]
+    elif (directory / INDEX_FILE).exists():
+        files = _shards(directory / INDEX_FILE)
     else:
         raise CheckpointError(f"{directory.name} has no {WEIGHTS_FILE}{_conversion(directory)}")
-    return {name: tensor for file in files for name, tensor in _read_file(directory / file)}
-
-
-def read_tokenizer(
-    directory: Path, name: str = TOKENIZER_FILE, *, lowercase: bool = False
-) -> bytes:
-    """The content of a tokenizer's file, its padding and truncation switched off.
-
-    Args:
-        lowercase: whether text is to be lowercased before anything else.
-
-    Raises:
-        CheckpointError: there is no such file, or it holds no tokenizer.
-    """
-    path = directory / name
-    if not path.exists():
-        raise CheckpointError(
-            f"{directory.name} has no {name}; write it where transformers can read the tokenizer: "
-            "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
-        )
-    values = read_json(path)
-    if lowercase:
-        steps = [step for step in ({"type": "Lowercase"}, values.get("normalizer")) if step]
-        values["normalizer"] = {"type": "Sequence", "normalizers": steps}
-    try:
-        return without_padding(json.dumps(values, ensure_ascii=False))
-    except Exception as error:  # tokenizers raises no narrower type
-        raise CheckpointError(f"{path} holds no tokenizer: {error}") from None
-
-
-def without_padding(text: str) -> bytes:
-    """A tokenizer's JSON with padding and truncation switched off.
-
-    Both depend on the call, not on the model: formerd cuts ids itself and never pads text.
-    """
-    tokenizer = Tokenizer.from_str(text)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer.to_str().encode()
+    tensors: dict[str, Tensor] = {}
+    for file in files:
+        read = _read_file(directory / file)
+        if twice := sorted(tensors.keys() & read.keys()):
+            raise CheckpointError(f"{directory.name} holds {', '.join(twice)} in several files")
+        tensors |= read
+    return tensors
 
 
 def _shards(index: Path) -> list[str]:
@@ -115,13 +84,20 @@ def _conversion(directory: Path) -> str:
     )
 
 
-def _read_file(path: Path) -> list[tuple[str, Tensor]]:
+def _read_file(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            return [(name, _upcast(file.get_tensor(name))) for name in file.keys()]  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from None
+    return {name: _upcast(name, tensor) for name, tensor in tensors.items()}
 
 
-def _upcast(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.is_floating_point() else tensor
+def _upcast(name: str, tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    if tensor.dtype not in _FLOATS:
+        raise CheckpointError(
+            f"{name} is stored as {tensor.dtype}; supported are {', '.join(map(str, _FLOATS))}"
+        )
+    return tensor.float()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints.family import TensorTable, fit, refuse_other_than, require
-from model.checkpoints.files import without_padding
+from model.checkpoints.tokenizer_files import without_padding
 from model.config import Activation, Kind, Norm, NormPlacement, Positions, TransformerConfig
 
 if TYPE_CHECKING:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from model.checkpoint import Checkpoint, CheckpointError
-from model.checkpoints.family import ACTIVATIONS, TensorTable, fit, refuse_other_than, require
-from model.checkpoints.files import read_tokenizer, read_weights
-from model.checkpoints.text_settings import read_text_settings
+from model.checkpoints.family import ACTIVATIONS, TensorTable, refuse_other_than, require
+from model.checkpoints.rope import read_rope
 from model.config import Kind, Norm, NormPlacement, Positions, TransformerConfig
 
 # Our field -> the one of config.json.
@@ -66,11 +63,11 @@ def configure(values: dict[str, Any], where: str) -> TransformerConfig:
             "kv_heads": values.get("num_key_value_heads") or 0,
             "head_dim": values.get("head_dim") or 0,
             "positions": Positions.ROTARY,
-            "rope_theta": _rope_theta(values, where),
+            **read_rope(values, where),
             "norm": Norm.RMS,
             "norm_eps": values.get("rms_norm_eps", 1e-6),
             "norm_placement": NormPlacement.PRE,
-            "activation": ACTIVATIONS[values.get("hidden_act", "silu")],
+            "activation": ACTIVATIONS[values.get("hidden_act") or "silu"],
             "gated": True,
             "attention_bias": attention_bias,
             "output_bias": attention_bias,
@@ -78,43 +75,3 @@ def configure(values: dict[str, Any], where: str) -> TransformerConfig:
             "tied_head": values.get("tie_word_embeddings", False),
         }
     )
-
-
-def load_llama(directory: Path, values: dict[str, Any]) -> Checkpoint:
-    """Reads a Hugging Face directory.
-
-    Raises:
-        CheckpointError, ConfigError: as `load_checkpoint`.
-    """
-    config = configure(values, f"{directory.name}/config.json")
-    fitted = fit(TENSORS, config, read_weights(directory))
-    settings = read_text_settings(directory, values)
-    return Checkpoint(
-        family="llama",
-        config=config,
-        tensors=fitted.tensors,
-        sources=fitted.sources,
-        unused=fitted.unused,
-        tokenizer_json=read_tokenizer(directory),
-        max_input=config.max_positions,
-        pad_id=settings.pad_id,
-        bos_id=settings.bos_id,
-        eos_ids=settings.eos_ids,
-        generation=settings.generation,
-        chat_template=settings.chat_template,
-        chat_tokens=settings.chat_tokens,
-    )
-
-
-def _rope_theta(values: dict[str, Any], where: str) -> float:
-    """The base of the rotary angles, which stands beside or among the parameters of scaling."""
-    theta = values.get("rope_theta", 10_000.0)
-    for name in ("rope_scaling", "rope_parameters"):  # before and since transformers 5
-        scaling = values.get(name) or {}
-        kind = scaling.get("rope_type", scaling.get("type", "default"))
-        if kind not in ("default", "none"):
-            raise CheckpointError(
-                f"{where}: {name} is of type {kind!r}, supported is 'default' (no scaling)"
-            )
-        theta = scaling.get("rope_theta", theta)
-    return float(theta)

@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import save_file
 
 from model.checkpoint import Checkpoint, CheckpointError
-from model.checkpoints.files import TOKENIZER_FILE, WEIGHTS_FILE, read_tokenizer, read_weights
+from model.checkpoints.files import WEIGHTS_FILE, read_weights
+from model.checkpoints.tokenizer_files import TOKENIZER_FILE, read_tokenizer
 from model.config import Pooling, PoolingMode, TransformerConfig
 
 MODEL_TYPE = "formerd"
@@ -68,13 +69,14 @@ def load_native(directory: Path, values: dict[str, Any]) -> Checkpoint:
     """
     where = f"{directory.name}/config.json"
     _check_fields(values, where)
+    config = TransformerConfig.from_json(values["transformer"])
     tensors = read_weights(directory)
     has_target = (directory / TARGET_TOKENIZER_FILE).exists()
     plain = {name: values[name] for name in _PLAIN_FIELDS if values.get(name) is not None}
     plain["eos_ids"] = tuple(plain.get("eos_ids", ()))
     return Checkpoint(
         family="native",
-        config=TransformerConfig.from_json(values["transformer"]),
+        config=config,
         tensors=tensors,
         sources={name: (name,) for name in tensors},
         tokenizer_json=read_tokenizer(directory),

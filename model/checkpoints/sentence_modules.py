@@ -1,7 +1,8 @@
 """What Sentence-Transformers writes beside an encoder: pooling, length limit and prompts.
 
 modules.json lists what a text goes through. formerd does a Transformer, then a Pooling, then
-perhaps a Normalize; anything else is refused by name.
+perhaps a Normalize; anything else is refused by name. Each module has a folder of its own; that of
+the Transformer is the checkpoint's own directory, or `0_Transformer` in older ones.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from model.config import Pooling, PoolingMode
 
 MODULES_FILE = "modules.json"
 _SUPPORTED = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+_PUBLISHER = "sentence_transformers."  # before the name of each module's class
+_TRANSFORMER_FILES = tuple(  # the name used to follow the family
+    f"sentence_{family}_config.json" for family in ("bert", "roberta", "distilbert", "xlm-roberta")
+)
 _LEGACY_MODES = {  # a switch for each mode, before there was `pooling_mode`
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -32,11 +37,13 @@ class SentenceModules:
     """What the files say; the defaults where there are none.
 
     Attributes:
+        folder: of the transformer's files.
         pooling: None where nothing says how: whoever exports has to choose.
         max_input: in tokens, special ones included.
         lowercase: whether text is lowercased before the tokenizer sees it.
     """
 
+    folder: Path
     pooling: Pooling | None = None
     max_input: int | None = None
     lowercase: bool = False
@@ -50,7 +57,10 @@ def read_sentence_modules(directory: Path) -> SentenceModules:
     Raises:
         CheckpointError: the modules, or their settings, are none that formerd does.
     """
-    transformer = read_optional_json(directory / "sentence_bert_config.json")
+    folder = transformer_folder(directory)
+    transformer = next(
+        filter(None, (read_optional_json(folder / f) for f in _TRANSFORMER_FILES)), {}
+    )
     library = read_optional_json(directory / "config_sentence_transformers.json")
     prompts = library.get("prompts") or {}
     default_prompt = library.get("default_prompt_name")
@@ -60,6 +70,7 @@ def read_sentence_modules(directory: Path) -> SentenceModules:
             f"which is none of its prompts: {', '.join(sorted(prompts)) or 'there are none'}"
         )
     return SentenceModules(
+        folder=folder,
         pooling=_read_pooling(directory),
         max_input=transformer.get("max_seq_length"),
         lowercase=bool(transformer.get("do_lower_case")),
@@ -68,20 +79,47 @@ def read_sentence_modules(directory: Path) -> SentenceModules:
     )
 
 
+def transformer_folder(directory: Path) -> Path:
+    """Where the transformer's files are: the first module's folder, else the directory itself.
+
+    Raises:
+        CheckpointError: the modules are none that formerd does, or a folder is elsewhere.
+    """
+    modules = _read_modules(directory)
+    return _folder(directory, modules[0]) if modules else directory
+
+
 def _read_pooling(directory: Path) -> Pooling | None:
-    if not (directory / MODULES_FILE).exists():
+    modules = _read_modules(directory)
+    if not modules:
         return None
-    modules = _read_list(directory / MODULES_FILE)
-    kinds = [str(module.get("type")).rpartition(".")[2] for module in modules]
+    path = _folder(directory, modules[1]) / "config.json"
+    if not path.exists():
+        return None
+    return Pooling(mode=_read_mode(read_json(path), path), normalize=len(modules) == 3)
+
+
+def _read_modules(directory: Path) -> list[dict[str, Any]]:
+    """The modules in their order, which formerd does; none where there is no list."""
+    path = directory / MODULES_FILE
+    if not path.exists():
+        return []
+    modules = _read_list(path)
+    types = [str(module.get("type")) for module in modules]
+    kinds = [kind.rpartition(".")[2] if kind.startswith(_PUBLISHER) else kind for kind in types]
     if kinds not in _SUPPORTED:
         raise CheckpointError(
             f"{directory.name}/{MODULES_FILE} lists {', '.join(kinds)}; "
             "supported are Transformer, Pooling and optionally Normalize, in this order"
         )
-    path = directory / str(modules[1].get("path")) / "config.json"
-    if not path.exists():
-        return None
-    return Pooling(mode=_read_mode(read_json(path), path), normalize="Normalize" in kinds)
+    return modules
+
+
+def _folder(directory: Path, module: dict[str, Any]) -> Path:
+    path = str(module.get("path", ""))
+    if path and (Path(path).name != path or path == ".."):
+        raise CheckpointError(f"{directory.name}/{MODULES_FILE} names a folder elsewhere: {path}")
+    return directory / path
 
 
 def _read_mode(values: dict[str, Any], path: Path) -> PoolingMode:

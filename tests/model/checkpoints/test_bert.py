@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,22 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer
-from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints import load_checkpoint
 from model.checkpoints.bert import configure
 from model.generate import embed, encode
-from tests.checkpoints import PAD
+from tests.model.checkpoints.parity import (
+    LENGTHS,
+    assert_encoder_parity,
+    assert_same_states,
+    reference_states,
+    tiny_ids,
+)
 from tests.model.checkpoints.tiny_references import save, tiny_bert
 from tests.model.references import minilm_directory, minilm_reference
 
-LENGTHS = torch.tensor([40, 1, 17])
 TEXTS = [
     "cat",
     "A daemon answers while others sleep.",
@@ -32,28 +33,9 @@ TEXTS = [
 ]
 
 
-def tiny_ids() -> Tensor:
-    return torch.randint(4, 250, (3, 40), generator=torch.Generator().manual_seed(0))
-
-
-def assert_same_states(ours: Tensor, theirs: Tensor, lengths: Tensor) -> None:
-    for row, length in enumerate(lengths.tolist()):
-        torch.testing.assert_close(ours[row, :length], theirs[row, :length], atol=1e-4, rtol=0)
-
-
-@torch.no_grad()
-def reference_states(model: Any, ids: Tensor, lengths: Tensor) -> Tensor:
-    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-    states: Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state
-    return states
-
-
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "silu"])
 def test_tiny_random_states(tmp_path: Path, activation: str) -> None:
-    reference = tiny_bert(hidden_act=activation)
-    checkpoint = load_checkpoint(save(reference, tmp_path))
-    states = encode(checkpoint.build(), tiny_ids(), LENGTHS)
-    assert_same_states(states, reference_states(reference, tiny_ids(), LENGTHS), LENGTHS)
+    assert_encoder_parity(tiny_bert(hidden_act=activation), tmp_path)
 
 
 def test_real_states(minilm: Checkpoint) -> None:
@@ -72,33 +54,6 @@ def test_real_vectors(minilm: Checkpoint) -> None:
     assert minilm.pooling is not None
     vectors = embed(minilm.build(), minilm.pooling, ids, lengths)
     expected = torch.from_numpy(reference.encode(TEXTS))
-    torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize("mode", ["mean", "cls", "max"])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_tiny_random_vectors(tmp_path: Path, mode: str, normalize: bool) -> None:
-    save(tiny_bert(), tmp_path / "bert")
-    PreTrainedTokenizerFast(
-        tokenizer_file=str(tmp_path / "bert" / "tokenizer.json"), pad_token=PAD, model_max_length=30
-    ).save_pretrained(tmp_path / "bert")
-    transformer = modules.Transformer(str(tmp_path / "bert"))
-    parts = [transformer, modules.Pooling(48, pooling_mode=mode)]
-    parts += [modules.Normalize()] if normalize else []
-    reference = SentenceTransformer(modules=parts, device="cpu", prompts={"query": "q: "})
-    reference.save(str(tmp_path / "sentence"))
-
-    checkpoint = load_checkpoint(tmp_path / "sentence")
-    assert checkpoint.max_input == 30
-    assert checkpoint.prompts["query"] == "q: "
-    assert checkpoint.pooling is not None
-    tokenizer = Tokenizer.from_str(checkpoint.tokenizer_json.decode())
-    texts = ["the cat", "a longer text"]
-    encoded = [tokenizer.encode(text).ids for text in texts]
-    lengths = torch.tensor([len(ids) for ids in encoded])
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in encoded], batch_first=True)
-    vectors = embed(checkpoint.build(), checkpoint.pooling, ids, lengths)
-    expected = torch.from_numpy(reference.encode(texts))
     torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=0)
 
 
@@ -145,19 +100,6 @@ def test_names_of_models_with_a_head_and_of_older_files(tmp_path: Path) -> None:
     assert "cls.predictions.bias" in checkpoint.unused
 
 
-def test_without_modules_nothing_says_how_to_pool(tmp_path: Path) -> None:
-    checkpoint = load_checkpoint(save(tiny_bert(), tmp_path))
-    assert checkpoint.pooling is None
-    assert checkpoint.max_input == 40
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(16, 16), (1_000, 40), (int(1e30), 40)])
-def test_the_least_limit_counts(tmp_path: Path, limit: int, expected: int) -> None:
-    directory = save(tiny_bert(), tmp_path)
-    (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": limit}))
-    assert load_checkpoint(directory).max_input == expected
-
-
 CONFIG = {
     "vocab_size": 30,
     "hidden_size": 8,
@@ -172,6 +114,7 @@ CONFIG = {
     ("change", "named"),
     [
         ({"hidden_act": "mish"}, ["hidden_act", "mish", "gelu"]),
+        ({"add_cross_attention": True}, ["add_cross_attention", "True"]),
         ({"position_embedding_type": "relative_key"}, ["position_embedding_type", "relative_key"]),
         ({"is_decoder": True}, ["is_decoder", "True"]),
         ({"quantization_config": {"bits": 4}}, ["quantization_config", "4", "none"]),

@@ -55,6 +55,12 @@ def test_every_problem_is_listed_by_the_names_of_the_checkpoint(stored: dict[str
     assert "embed_tokens.weight is there twice" in message
 
 
+def test_whole_numbers_are_no_weights(stored: dict[str, Tensor]) -> None:
+    stored["model.norm.weight"] = torch.ones(48, dtype=torch.int8)
+    with pytest.raises(CheckpointError, match=r"model\.norm\.weight is stored as torch\.int8"):
+        fit(llama.TENSORS, CONFIG, stored)
+
+
 def test_another_models_tensors_do_not_fit(stored: dict[str, Tensor]) -> None:
     with pytest.raises(CheckpointError, match="has shape"):
         fit(llama.TENSORS, DECODER, stored)

@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer
 
 from model.checkpoint import CheckpointError
-from model.checkpoints.files import read_json, read_tokenizer, read_weights
-from tests.checkpoints import byte_tokenizer
+from model.checkpoints.files import read_json, read_weights
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "No such file"), ("{", "is not JSON"), ("[1]", "is not a JSON object")],
+    [
+        (None, "No such file"),
+        ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ('{"a": ' + "9" * 5_000 + "}", "is not JSON"),
+        ("[1]", "is not a JSON object"),
+    ],
 )
 def test_json_that_is_none(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "config.json"
@@ -43,6 +47,13 @@ def test_floating_point_is_upcast_and_the_rest_left_alone(tmp_path: Path) -> Non
         "ids": torch.int64,
     }
     assert all(torch.equal(read[name], stored[name].to(read[name].dtype)) for name in stored)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_types_that_need_scales(tmp_path: Path, dtype: torch.dtype) -> None:
+    save_file({"weight": torch.ones(3).to(dtype)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=f"weight is stored as {dtype}; supported"):
+        read_weights(tmp_path)
 
 
 def test_a_pickle_alone_is_refused_with_the_way_out_and_never_read(tmp_path: Path) -> None:
@@ -93,24 +104,28 @@ def test_a_wrong_index(tmp_path: Path, index: dict[str, object], message: str) -
         read_weights(tmp_path)
 
 
-def test_padding_and_truncation_are_switched_off(tmp_path: Path) -> None:
-    tokenizer = byte_tokenizer()
-    tokenizer.enable_padding(length=50)
-    tokenizer.enable_truncation(4)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    read = Tokenizer.from_str(read_tokenizer(tmp_path).decode())
-    assert read.encode("a longer text").ids == byte_tokenizer().encode("a longer text").ids
+def write_shards(directory: Path, **shards: list[str]) -> None:
+    """Writes a file for each shard with its tensors, and an index."""
+    weight_map: dict[str, str] = {}
+    for file, names in shards.items():
+        save_file({name: torch.ones(1) for name in names}, directory / f"{file}.safetensors")
+        weight_map |= dict.fromkeys(names, f"{file}.safetensors")
+    index = json.dumps({"weight_map": weight_map})
+    (directory / "model.safetensors.index.json").write_text(index)
 
 
-def test_lowercasing_comes_first(tmp_path: Path) -> None:
-    byte_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    read = Tokenizer.from_str(read_tokenizer(tmp_path, lowercase=True).decode())
-    assert read.encode("ÄB").ids == byte_tokenizer().encode("äb").ids
+def test_shards_are_read_together(tmp_path: Path) -> None:
+    write_shards(tmp_path, one=["a", "b"], two=["c"])
+    assert sorted(read_weights(tmp_path)) == ["a", "b", "c"]
 
 
-def test_no_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"has no tokenizer\.json; .*save_pretrained"):
-        read_tokenizer(tmp_path)
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="holds no tokenizer"):
-        read_tokenizer(tmp_path)
+def test_a_tensor_in_two_shards(tmp_path: Path) -> None:
+    write_shards(tmp_path, one=["a", "b"], two=["b"])
+    with pytest.raises(CheckpointError, match="holds b in several files"):
+        read_weights(tmp_path)
+
+
+def test_one_file_counts_before_shards_as_in_transformers(tmp_path: Path) -> None:
+    write_shards(tmp_path, one=["a"])
+    save_file({"whole": torch.ones(1)}, tmp_path / "model.safetensors")
+    assert read_weights(tmp_path).keys() == {"whole"}

@@ -12,8 +12,8 @@ import torch
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints import load_checkpoint
-from model.checkpoints.files import without_padding
 from model.checkpoints.native import save_native
+from model.checkpoints.tokenizer_files import without_padding
 from model.config import Pooling, PoolingMode, TransformerConfig
 from tests.checkpoints import (
     DECODER,

@@ -19,10 +19,14 @@ def write(
     directory: Path,
     kinds: tuple[str, ...] = ("Transformer", "Pooling", "Normalize"),
     pooling: dict[str, Any] | None = None,
-    **files: dict[str, Any],
+    **files: object,
 ) -> Path:
     modules = [
-        {"idx": index, "path": f"{index}_{kind}", "type": f"sentence_transformers.models.{kind}"}
+        {
+            "idx": index,
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
         for index, kind in enumerate(kinds)
     ]
     (directory / "modules.json").write_text(json.dumps(modules))
@@ -59,7 +63,7 @@ def test_without_the_pooling_folder_nothing_says_how(tmp_path: Path) -> None:
 
 
 def test_without_any_file(tmp_path: Path) -> None:
-    assert read_sentence_modules(tmp_path) == SentenceModules()
+    assert read_sentence_modules(tmp_path) == SentenceModules(folder=tmp_path)
 
 
 def test_limits_and_prompts(tmp_path: Path) -> None:
@@ -96,6 +100,38 @@ def test_refusals(
 ) -> None:
     with pytest.raises(CheckpointError, match=message):
         read_sentence_modules(write(tmp_path, kinds, pooling))
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert", "xlm-roberta"])
+def test_older_layouts(tmp_path: Path, name: str) -> None:
+    modules = [
+        {"path": "0_Transformer", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    write(tmp_path, pooling=MEAN, modules=modules)
+    (tmp_path / "0_Transformer").mkdir()
+    settings = tmp_path / "0_Transformer" / f"sentence_{name}_config.json"
+    settings.write_text('{"max_seq_length": 33}')
+    read = read_sentence_modules(tmp_path)
+    assert (read.folder, read.max_input) == (tmp_path / "0_Transformer", 33)
+    assert read.pooling == Pooling(PoolingMode.MEAN, normalize=False)
+
+
+@pytest.mark.parametrize("path", ["..", "../elsewhere", "/etc", "1_Pooling/.."])
+@pytest.mark.parametrize("index", [0, 1])
+def test_folders_elsewhere(tmp_path: Path, index: int, path: str) -> None:
+    kinds = ("Transformer", "Pooling")
+    modules = [{"path": "", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    modules[index]["path"] = path
+    with pytest.raises(CheckpointError, match="names a folder elsewhere"):
+        read_sentence_modules(write(tmp_path, modules=modules))
+
+
+def test_modules_of_custom_code(tmp_path: Path) -> None:
+    kinds = ("custom_st.Transformer", "sentence_transformers.models.Pooling")
+    write(tmp_path, modules=[{"path": "", "type": kind} for kind in kinds])
+    with pytest.raises(CheckpointError, match=r"lists custom_st\.Transformer, Pooling"):
+        read_sentence_modules(tmp_path)
 
 
 def test_a_default_prompt_that_is_none(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Tiny random models of transformers, saved the way that real checkpoints are."""
+"""Tiny models of transformers, saved the way that real checkpoints are.
+
+Every parameter is random, biases and norm gains too; `changes` go to the configuration.
+"""
 
 from __future__ import annotations
 
@@ -7,47 +10,114 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    BertConfig,
+    BertModel,
+    DistilBertConfig,
+    DistilBertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    RobertaConfig,
+    RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
 
 from tests.checkpoints import VOCABULARY, byte_tokenizer
 
+_BERT: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 72,
+    "max_position_embeddings": 40,
+}
+_LLAMA: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 72,
+    "max_position_embeddings": 128,
+    "bos_token_id": 2,
+    "eos_token_id": [1, 3],
+    "pad_token_id": 0,
+    "tie_word_embeddings": True,
+}
+
 
 def tiny_bert(**changes: Any) -> Any:
-    """A BERT, every parameter random; `changes` go to its configuration."""
+    """A BERT."""
+    return _random(BertModel(BertConfig(**(_BERT | changes))))
+
+
+def tiny_roberta(**changes: Any) -> Any:
+    """A RoBERTa of 40 positions, counted from its padding id + 1."""
+    sizes = _BERT | {"max_position_embeddings": 42, "type_vocab_size": 1}
+    return _random(RobertaModel(RobertaConfig(**(sizes | changes))))
+
+
+def tiny_xlm_roberta(**changes: Any) -> Any:
+    """An XLM-RoBERTa of 40 positions, counted from its padding id + 1."""
+    sizes = _BERT | {"max_position_embeddings": 42, "type_vocab_size": 1}
+    return _random(XLMRobertaModel(XLMRobertaConfig(**(sizes | changes))))
+
+
+def tiny_distilbert(**changes: Any) -> Any:
+    """A DistilBERT."""
     sizes = {
         "vocab_size": VOCABULARY,
-        "hidden_size": 48,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "intermediate_size": 72,
+        "dim": 48,
+        "n_layers": 3,
+        "n_heads": 4,
+        "hidden_dim": 72,
         "max_position_embeddings": 40,
     }
-    return _random(BertModel(BertConfig(**(sizes | changes))))
+    return _random(DistilBertModel(DistilBertConfig(**(sizes | changes))))
+
+
+def tiny_gpt2(**changes: Any) -> Any:
+    """A GPT-2."""
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "n_embd": 48,
+        "n_layer": 3,
+        "n_head": 6,
+        "n_positions": 128,
+        "bos_token_id": 1,
+        "eos_token_id": 1,
+    }
+    return _random(GPT2LMHeadModel(GPT2Config(**(sizes | changes))))
 
 
 def tiny_llama(**changes: Any) -> Any:
-    """A Llama, every parameter random; `changes` go to its configuration."""
-    sizes = {
-        "vocab_size": VOCABULARY,
-        "hidden_size": 48,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "intermediate_size": 72,
-        "max_position_embeddings": 128,
-        "bos_token_id": 2,
-        "eos_token_id": [1, 3],
-        "pad_token_id": 0,
-        "tie_word_embeddings": True,
-    }
-    return _random(LlamaForCausalLM(LlamaConfig(**(sizes | changes))))
+    """A Llama."""
+    return _random(LlamaForCausalLM(LlamaConfig(**(_LLAMA | changes))))
+
+
+def tiny_mistral(**changes: Any) -> Any:
+    """A Mistral, whose window is as long as its positions."""
+    sizes = _LLAMA | {"sliding_window": 128}
+    return _random(MistralForCausalLM(MistralConfig(**(sizes | changes))))
+
+
+def tiny_qwen2(**changes: Any) -> Any:
+    """A Qwen2."""
+    return _random(Qwen2ForCausalLM(Qwen2Config(**(_LLAMA | changes))))
 
 
 def save(model: Any, directory: Path, **options: Any) -> Path:
     """Saves a model with the byte tokenizer; `options` go to `save_pretrained`."""
     model.save_pretrained(directory, **options)
-    is_bert = isinstance(model, BertModel)
-    byte_tokenizer(bracketed=is_bert).save(str(directory / "tokenizer.json"))
+    byte_tokenizer(bracketed=not model.can_generate()).save(str(directory / "tokenizer.json"))
     return directory
 
 
@@ -59,8 +129,8 @@ def _random(model: nn.Module) -> nn.Module:
             noise = noise * 0.1
         elif parameter.dim() == 1:  # the gain of a norm
             noise = noise * 0.2 + 1.0
-        elif "embed_tokens" in name:
-            noise = noise * 0.1
+        elif "embed_tokens" in name or "wte" in name:
+            noise = noise * 0.1  # beside what the blocks add, or a tied head repeats its input
         else:
             noise = noise * parameter.shape[-1] ** -0.5
         parameter.data = noise
