@@ -1,7 +1,8 @@
 """The scheduler: single decisions, then its properties over random traffic.
 
 The property test keeps a cache of its own, in which every position holds who wrote it: a move that
-is missing, wrong or made in the wrong order shows as another's position in a running row.
+is missing, wrong or made in the wrong order shows as another's position in a running row. Some of
+its groups are searches, whose sequences go on from each other's rows and end together.
 """
 
 from __future__ import annotations
@@ -113,6 +114,31 @@ def test_deadlines_are_seen_wherever_the_group_is() -> None:
     assert set(scheduler.expired(3.0)) == {running, prefilling, waiting}
 
 
+def test_chunks_that_are_known_are_skipped_whole() -> None:
+    scheduler = Scheduler(slots=2, prefill_chunk=4)
+    known = group("a", prompt_length=10)
+    scheduler.add(known)
+    chunk = scheduler.next_chunk()
+    assert chunk is not None
+    assert scheduler.skip(chunk, 8) == PrefillChunk(known, row=0, start=8, end=10)
+    assert scheduler.next_chunk() == PrefillChunk(known, row=0, start=8, end=10)
+    assert scheduler.cached_positions == 8
+
+
+def test_forked_rows_are_copied_behind_the_prompt_and_only_where_they_differ() -> None:
+    scheduler = Scheduler(slots=5, prefill_chunk=4)
+    before, search = group("a"), group("b", n=4)
+    for each in (before, search):
+        scheduler.add(each)
+        prefill(scheduler)
+    assert scheduler.fork(search, [0, 0, 0, 0]) == [], "the prompt is in every row"
+    for _ in range(2):
+        scheduler.complete_step()
+    assert scheduler.fork(search, [0, 1, 0, 0]) == [Move(1, 3, 5, start=3), Move(1, 4, 5, start=3)]
+    scheduler.finish(scheduler.running[:1])  # the last beam moves to row 0
+    assert scheduler.fork(search, [3, 1, 2, 3]) == [Move(0, 1, 5, start=3)]
+
+
 class RandomTraffic(RuleBasedStateMachine):
     """Arrivals, chunks, steps, ends and aborts in any order, against a cache of who wrote what."""
 
@@ -124,16 +150,25 @@ class RandomTraffic(RuleBasedStateMachine):
         self.admitted: list[SequenceGroup] = []
         self.left: set[SequenceGroup] = set()  # aborted before they were admitted
         self.ended: set[tuple[SequenceGroup, int]] = set()
+        self.searches: set[SequenceGroup] = set()
+        self.written: dict[tuple[SequenceGroup, int], list[object]] = {}  # behind the prompt
 
-    @rule(prompt_length=st.integers(1, 23), n=st.integers(1, 6), deadline=st.integers(1, 99))
-    def arrive(self, prompt_length: int, n: int, deadline: int) -> None:
+    @rule(
+        prompt_length=st.integers(1, 23),
+        n=st.integers(1, 6),
+        deadline=st.integers(1, 99),
+        search=st.booleans(),
+    )
+    def arrive(self, prompt_length: int, n: int, deadline: int, search: bool = False) -> None:
         n = min(n, self.scheduler.slots)
         arrival = SequenceGroup(len(self.arrived), prompt_length, n, deadline)
         self.arrived.append(arrival)
+        if search:
+            self.searches.add(arrival)
         self.scheduler.add(arrival)
 
-    @rule()
-    def compute_chunk(self) -> None:
+    @rule(known=st.integers(0, 3))
+    def compute_chunk(self, known: int = 0) -> None:
         head = next(iter(self.scheduler.waiting), None)
         free = self.scheduler.slots - self.scheduler.used_slots
         begins = self.scheduler.prefilling is None
@@ -146,12 +181,14 @@ class RandomTraffic(RuleBasedStateMachine):
             assert chunk.group is head
             self.admitted.append(chunk.group)
         size = self.scheduler.prefill_chunk
+        if begins and (whole := min(known, (chunk.group.prompt_length - 1) // size)):
+            self.write_prompt(chunk.group, chunk.row, 0, whole * size)
+            chunk = self.scheduler.skip(chunk, whole * size)
+            assert chunk.start == whole * size
         assert chunk.start % size == 0
         assert chunk.end == min(chunk.start + size, chunk.group.prompt_length)
         assert chunk.row >= len(self.scheduler.running)
-        self.cache[chunk.row][chunk.start : chunk.end] = [
-            (chunk.group.key, position) for position in range(chunk.start, chunk.end)
-        ]
+        self.write_prompt(chunk.group, chunk.row, chunk.start, chunk.end)
         self.make(self.scheduler.complete_chunk(chunk))
 
     @rule(groups=st.lists(st.integers(1, 3), min_size=1, max_size=6))
@@ -167,7 +204,24 @@ class RandomTraffic(RuleBasedStateMachine):
         for row, sequence in enumerate(self.scheduler.running):
             written = (sequence.group.key, sequence.length, sequence.index)
             self.cache[row][sequence.length] = written
+            self.written.setdefault((sequence.group, sequence.index), []).append(written)
         self.scheduler.complete_step()
+
+    @precondition(lambda self: self.running_searches())
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        search = data.draw(st.sampled_from(self.running_searches()))
+        staying = data.draw(st.sets(st.integers(0, search.n - 1), min_size=1))
+        parents = [
+            index if index in staying else data.draw(st.sampled_from(sorted(staying)))
+            for index in range(search.n)
+        ]
+        moves = self.scheduler.fork(search, parents)
+        assert len(moves) <= search.n - len(staying)
+        self.make(data.draw(st.permutations(moves)))
+        before = {index: self.written.get((search, index), []) for index in range(search.n)}
+        for index, parent in enumerate(parents):
+            self.written[search, index] = list(before[parent])
 
     @precondition(lambda self: self.scheduler.running)
     @rule(data=st.data())
@@ -175,6 +229,13 @@ class RandomTraffic(RuleBasedStateMachine):
         running = self.scheduler.running
         rows = data.draw(st.sets(st.integers(0, len(running) - 1), min_size=1))
         self.end([running[row] for row in rows])
+
+    def running_searches(self) -> list[SequenceGroup]:
+        running = dict.fromkeys(sequence.group for sequence in self.scheduler.running)
+        return [each for each in running if each in self.searches]
+
+    def write_prompt(self, of: SequenceGroup, row: int, start: int, end: int) -> None:
+        self.cache[row][start:end] = [(of.key, position) for position in range(start, end)]
 
     @precondition(lambda self: self.can_step() is False and self.scheduler.running)
     @rule()
@@ -199,9 +260,8 @@ class RandomTraffic(RuleBasedStateMachine):
         for row, sequence in enumerate(self.scheduler.running):
             prompt = sequence.group.prompt_length
             key = sequence.group.key
-            expected = [(key, position) for position in range(prompt)] + [
-                (key, position, sequence.index) for position in range(prompt, sequence.length)
-            ]
+            written = self.written.get((sequence.group, sequence.index), [])
+            expected = [*((key, position) for position in range(prompt)), *written]
             assert self.cache[row][: sequence.length] == expected
 
     @invariant()
@@ -255,6 +315,8 @@ class RandomTraffic(RuleBasedStateMachine):
         assert self.scheduler.abort(victim) == []
 
     def end(self, sequences: list[Sequence]) -> None:
+        searches = {s.group for s in sequences} & self.searches
+        sequences = [s for s in self.scheduler.running if s in sequences or s.group in searches]
         self.note_ends(sequences)
         self.make(self.scheduler.finish(sequences))
 
@@ -266,8 +328,8 @@ class RandomTraffic(RuleBasedStateMachine):
 
     def make(self, moves: list[Move]) -> None:
         for move in moves:
-            kept = self.cache[move.source][: move.length]
-            self.cache[move.destination][: move.length] = kept
+            kept = self.cache[move.source][move.start : move.length]
+            self.cache[move.destination][move.start : move.length] = kept
 
 
 TestRandomTraffic = RandomTraffic.TestCase
