@@ -10,6 +10,7 @@ import grpc
 import pytest
 from formerd.v1 import generation_pb2 as pb
 
+from tests.contract.answers import gather_stream, without_times
 from tests.contract.stubs import Stubs, error_of, generate_request
 
 TOP_P = pb.Sampling(temperature=1.5, top_p=0.95, seed=11)
@@ -47,38 +48,6 @@ def seeded(request: pb.GenerateRequest) -> pb.GenerateRequest:
     copy.CopyFrom(request)
     copy.sampling.seed = 11
     return copy
-
-
-async def gather_stream(stream: Any) -> pb.GenerateResponse:
-    """A whole answer put together from the events of a stream."""
-    response = pb.GenerateResponse()
-    completions: dict[int, pb.Completion] = {}
-    async for event in stream:
-        assert not response.model, "nothing comes after the summary"
-        match event.WhichOneof("event"):
-            case "chunk":
-                chunk = event.chunk
-                completion = completions.setdefault(chunk.index, pb.Completion(index=chunk.index))
-                assert completion.finish_reason == pb.FINISH_REASON_UNSPECIFIED
-                completion.text += chunk.text
-                completion.token_ids.extend(chunk.token_ids)
-                completion.logprobs.extend(chunk.logprobs)
-            case "finished":
-                completion = completions[event.finished.index]
-                completion.finish_reason = event.finished.finish_reason
-                completion.stop_sequence = event.finished.stop_sequence
-            case "summary":
-                response.model, response.seed = event.summary.model, event.summary.seed
-                response.usage.CopyFrom(event.summary.usage)
-                response.prompt_logprobs.extend(event.summary.prompt_logprobs)
-    response.completions.extend(completions[index] for index in sorted(completions))
-    return response
-
-
-def without_times(response: pb.GenerateResponse) -> pb.GenerateResponse:
-    response.ClearField("timing")
-    response.ClearField("request_id")
-    return response
 
 
 @pytest.mark.parametrize("request_", VARIETY)
