@@ -15,7 +15,11 @@ from server.listener import ListenError
 from server.logs import configure_logs
 from server.options import ENVIRONMENT_PREFIX, server_options
 from server.session import DeviceError
-from server.settings import Settings
+from server.settings import Settings, SettingsError
+from server.tls import TlsError
+from server.token_file import TokenFileError
+
+_FAILURES = (ArtefactError, DeviceError, LimitError, ListenError, TlsError, TokenFileError)
 
 
 @click.command(
@@ -37,11 +41,14 @@ def main(**options: Any) -> None:
     Exits with 0 after a stop, 1 if an artefact, a device or a port cannot be used or a model died,
     2 for a wrong option, 130 if Ctrl-C was pressed twice.
     """
-    settings = Settings.from_options(**options)
+    try:
+        settings = Settings.from_options(**options)
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
     log = configure_logs(settings.log_format)
     try:
         code = asyncio.run(run(settings, log))
-    except (ArtefactError, DeviceError, LimitError, ListenError) as error:
+    except _FAILURES as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED

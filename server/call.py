@@ -27,7 +27,7 @@ from server.errors import (
     Unread,
     status_code,
 )
-from server.metrics import CallMetrics, Metrics
+from server.metrics import METHODS, CallMetrics, Metrics
 from server.models import Model, Models
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -35,6 +35,7 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 UNREAD_SECONDS = 60.0
 UNREAD = f"nothing was read for {UNREAD_SECONDS:g} seconds"
 _MOST_ID_CHARACTERS = 256
+_MOST_METHOD_CHARACTERS = 80  # of a method that there need not be
 _STATUS_SECONDS = 5.0
 _DEADLINE_SECONDS = 0.05  # a caller whose deadline passes may say so before our clock does
 _SLACK_SECONDS = 1.0  # engines keep the deadline; a call ends by itself only if they do not
@@ -108,6 +109,21 @@ class Calls:
         self._interrupted = True
         for task in self._running:
             task.cancel()
+
+    def refuse(self, path: str, error: ServerError) -> None:
+        """Counts and logs a call that ends before it is served; `path` is `/SERVICE/METHOD`."""
+        metrics, method = self._metrics.unknown, path.rpartition("/")[2]
+        if method in METHODS:
+            metrics.requests_started[method].inc()
+            metrics.requests[method][status_code(error).name].inc()
+        if error.reason is not None:
+            metrics.requests_rejected[error.reason].inc()
+        self._log.info(
+            "refused",
+            method=method[:_MOST_METHOD_CHARACTERS],
+            status=status_code(error).name,
+            error=str(error),
+        )
 
     @asynccontextmanager
     async def rpc(

@@ -22,6 +22,8 @@ from server.models import Models
 from server.report import describe_models
 from server.settings import Settings
 from server.stop_signals import StopSignals
+from server.tls import server_credentials
+from server.token_file import TokenFile
 from server.worker import Worker
 
 _WATCH_SECONDS = 0.5
@@ -41,7 +43,8 @@ async def run(settings: Settings, log: FilteringBoundLogger) -> Exit:
     """Serves until a signal comes or a model dies.
 
     Raises:
-        ArtefactError, DeviceError, LimitError, ListenError: why it cannot.
+        ArtefactError, DeviceError, LimitError, ListenError, TlsError, TokenFileError: why it
+            cannot.
     """
     signals = StopSignals()
     signals.install(asyncio.get_running_loop())
@@ -92,10 +95,18 @@ class Daemon:
 
     async def serve(self, metrics_address: str) -> Exit:
         """Listens at once, answers when everything is loaded, and stops when told or broken."""
+        settings, log = self._settings, self._log
+        tokens = TokenFile(settings.auth_token_file, log) if settings.auth_token_file else None
+        credentials = server_credentials(settings.tls, log) if settings.tls else None
         server = make_grpc_server(
-            self._settings, self._calls, self._models, self._health, self._worker
+            settings, self._calls, self._models, self._health, self._worker, tokens
         )
-        address = bind(server, self._settings.listen)
+        address = bind(server, settings.listen, credentials)
+        if settings.exposes_tokens:
+            log.warning(
+                "tokens travel in the clear: anybody on the way can read and use them",
+                listen=str(address),
+            )
         await self._health.start(self._models)
         await server.start()
         self._log.info("listening", listen=str(address), metrics_listen=metrics_address)

@@ -13,13 +13,16 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
+from server.authentication import Authentication
 from server.call import Calls
 from server.health import Health
+from server.malformed import MalformedMessages
 from server.models import Models
 from server.services.embedding import EmbeddingService
 from server.services.generation import GenerationService
 from server.services.models import ModelService
 from server.settings import Address, Settings
+from server.token_file import TokenFile
 from server.worker import Worker
 
 SERVICES = tuple(
@@ -34,6 +37,8 @@ _ALSO_REFLECTED = (
     health_pb2.DESCRIPTOR.services_by_name["Health"].full_name,
     reflection.SERVICE_NAME,
 )
+_MAX_CONCURRENT_STREAMS = 1024  # of one connection
+_MAX_METADATA_BYTES = 16_384
 
 
 class ListenError(Exception):
@@ -41,10 +46,21 @@ class ListenError(Exception):
 
 
 def make_grpc_server(
-    settings: Settings, calls: Calls, models: Models, health: Health, worker: Worker
+    settings: Settings,
+    calls: Calls,
+    models: Models,
+    health: Health,
+    worker: Worker,
+    tokens: TokenFile | None = None,
 ) -> grpc.aio.Server:
-    """All services on one server, which does not listen yet."""
-    server = grpc.aio.server(options=_options(settings))
+    """All services on one server, which does not listen yet.
+
+    Without `tokens`, everybody is served who reaches it.
+    """
+    authentication = [] if tokens is None else [Authentication(tokens, calls)]
+    server = grpc.aio.server(
+        interceptors=[*authentication, MalformedMessages(calls)], options=_options(settings)
+    )
     limit = settings.max_response_bytes
     add_EmbeddingServiceServicer_to_server(EmbeddingService(calls, worker, limit), server)
     add_GenerationServiceServicer_to_server(GenerationService(calls, worker, limit), server)
@@ -54,8 +70,10 @@ def make_grpc_server(
     return server
 
 
-def bind(server: grpc.aio.Server, address: Address) -> Address:
-    """Has the server listen.
+def bind(
+    server: grpc.aio.Server, address: Address, credentials: grpc.ServerCredentials | None = None
+) -> Address:
+    """Has the server listen, in the clear without credentials.
 
     Returns:
         The address with the port that it really has.
@@ -64,7 +82,10 @@ def bind(server: grpc.aio.Server, address: Address) -> Address:
         ListenError: the port is taken, or the host is not this machine's.
     """
     try:
-        port = server.add_insecure_port(str(address))
+        if credentials is None:
+            port = server.add_insecure_port(str(address))
+        else:
+            port = server.add_secure_port(str(address), credentials)
     except RuntimeError:
         raise ListenError(
             f"--listen {address}: cannot listen there; is another server running?"
@@ -78,6 +99,11 @@ def _options(settings: Settings) -> Sequence[tuple[str, int]]:
         ("grpc.so_reuseport", 0),
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         ("grpc.max_send_message_length", settings.max_response_bytes),
+        # A full queue and everything that runs fit one connection; more wait at the client.
+        ("grpc.max_concurrent_streams", _MAX_CONCURRENT_STREAMS),
+        # One limit: between two, gRPC would refuse at random.
+        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
         # Clients may ping every 10 seconds, also while nothing else is sent.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -57,6 +57,7 @@ class _FiniteRange(click.FloatRange):
 
 
 _COUNT = click.IntRange(min=1)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SECONDS = _FiniteRange(min=0, min_open=True, max=1e6)
 
 _OPTIONS = (
@@ -180,6 +181,36 @@ _OPTIONS = (
         metavar="MODEL=sha256:HEX",
         multiple=True,
         help="Refuse to serve MODEL unless it is this very artefact; repeatable.",
+    ),
+    click.option(
+        "--tls-cert",
+        type=_FILE,
+        metavar="FILE",
+        default=None,
+        help="Certificate chain (PEM) to serve with TLS; read again when it changes.",
+    ),
+    click.option(
+        "--tls-key", type=_FILE, metavar="FILE", default=None, help="Private key of --tls-cert."
+    ),
+    click.option(
+        "--tls-client-ca",
+        type=_FILE,
+        metavar="FILE",
+        default=None,
+        help="Serve only clients with a certificate of these authorities (PEM): mutual TLS.",
+    ),
+    click.option(
+        "--auth-token-file",
+        type=_FILE,
+        metavar="FILE",
+        default=None,
+        help="Serve only calls with a bearer token of this file, one a line (# for comments); read "
+        "again when it changes. Health needs none.",
+    ),
+    click.option(
+        "--insecure-tokens",
+        is_flag=True,
+        help="Take tokens without TLS on any address: anybody on the way can read and use them.",
     ),
     click.option(
         "--log-format",

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import cast
 
 from formerd.v1 import embedding_pb2 as pb
 from formerd.v1.embedding_pb2_grpc import EmbeddingServiceServicer
 
 from export.manifest import Task
-from server.call import UNREAD, Call, Calls, Context, end, write
+from server.call import Call, Calls, Context, end, write
 from server.conversion.embedding import read_embed_request, write_embeddings
 from server.conversion.status import rpc_status
 from server.encoder_engine import EncoderEngine
-from server.errors import ServerError, Unread
+from server.errors import ServerError
 from server.request import EmbedItem, EmbedOutcome, Failed
 from server.worker import Worker
 
@@ -54,8 +55,8 @@ class EmbeddingService(EmbeddingServiceServicer):
                 while (answer := await answers.get()) is not None:
                     await write(context, await answer)
                     unanswered.release()
-        except* Unread:
-            await end(context, Unread(UNREAD))
+        except* ServerError as failed:
+            await end(context, cast("ServerError", failed.exceptions[0]))
 
     async def _answer(self, request: pb.EmbedRequest, context: Context) -> pb.EmbedStreamResponse:
         """The response to one request of a stream, which goes on whatever it is."""
