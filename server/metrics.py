@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.metrics import MetricWrapperBase
 
 from export.manifest import Manifest
@@ -29,16 +29,17 @@ CODES = ("OK", *sorted({code.name for code in STATUS.values()}))
 REASONS = ("queue_full", "queue_tokens", "too_long", "invalid", "draining", "unauthenticated")
 PHASES = ("encode", "prefill", "decode")
 
-_SECONDS = tuple(1e-4 * 2**power for power in range(20))  # 100 microseconds to 52 seconds
+_SECONDS = tuple(1e-4 * 2**power for power in range(21))  # 100 microseconds to 105 seconds
 _SIZES = tuple(float(2**power) for power in range(17))  # 1 to 65 536
 
 _Kind = TypeVar("_Kind", bound=MetricWrapperBase)
 
 
 class Metrics:
-    """All series, on a registry of the caller's."""
+    """All series, on a registry of the caller's; those of the process (memory, time) too."""
 
     def __init__(self, registry: CollectorRegistry, models: Iterable[str]) -> None:
+        ProcessCollector(registry=registry)
         families = _Families(registry)
         self.unknown = CallMetrics(families, UNKNOWN_MODEL)
         self._models = {name: ModelMetrics(families, name) for name in models}

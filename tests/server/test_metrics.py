@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -38,6 +40,45 @@ SERIES = {
     "request_generated_tokens_count": {"model"},
 }
 
+LABELS = {
+    "model": {"one", "unknown"},
+    "method": {
+        "Embed",
+        "EmbedStream",
+        "Generate",
+        "GenerateStream",
+        "ListModels",
+        "GetModel",
+        "Tokenize",
+        "Detokenize",
+    },
+    "code": {
+        "OK",
+        "ABORTED",
+        "CANCELLED",
+        "DEADLINE_EXCEEDED",
+        "FAILED_PRECONDITION",
+        "INTERNAL",
+        "INVALID_ARGUMENT",
+        "NOT_FOUND",
+        "RESOURCE_EXHAUSTED",
+        "UNAUTHENTICATED",
+        "UNAVAILABLE",
+    },
+    "reason": {
+        "queue_full",
+        "queue_tokens",
+        "too_long",
+        "invalid",
+        "draining",
+        "unauthenticated",
+    },
+    "phase": {"encode", "prefill", "decode"},
+    "kind": {"prompt", "generated", "embedded"},
+    "stage": {"queued", "running"},
+    "state": {"used", "free"},
+}
+
 
 def samples(registry: CollectorRegistry, name: str) -> list[tuple[dict[str, str], float]]:
     return [
@@ -72,10 +113,30 @@ def test_a_label_outside_its_closed_set_is_refused() -> None:
         metrics.engine_steps["prefil"].inc()
 
 
-def test_durations_reach_from_100_microseconds_to_about_a_minute() -> None:
+def test_durations_tell_a_step_of_200_microseconds_from_one_of_a_minute() -> None:
     registry = CollectorRegistry()
     Metrics(registry, ["one"])
     found = samples(registry, "step_duration_seconds_bucket")
     bounds = sorted({float(labels["le"]) for labels, _ in found})
     assert bounds[0] == pytest.approx(1e-4)
-    assert 40 <= bounds[-2] <= 70
+    assert 60 <= bounds[-2] <= 120
+    assert all(high <= 2.001 * low for low, high in pairwise(bounds[:-1]))
+
+
+def test_labels_take_no_other_values_than_the_documented_ones() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry, ["one"])
+    found: dict[str, set[str]] = {}
+    for family in registry.collect():
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                found.setdefault(label, set()).add(value)
+    del found["le"]
+    assert found == LABELS
+
+
+def test_memory_and_time_of_the_process_are_told_too() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry, [])
+    assert registry.get_sample_value("process_resident_memory_bytes")
+    assert registry.get_sample_value("process_cpu_seconds_total")
