@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CHECKPOINTS := $(VENV)/.checkpoints
+PEERS := .venv-peers
 
-.PHONY: setup demo test test-full lint format protos bench clean
+.PHONY: setup demo test test-full lint format protos bench bench-peers bench-llama-cpp bench-generate clean
 
 setup: $(STAMP) $(CHECKPOINTS)
 
@@ -47,6 +48,22 @@ protos: setup
 
 bench: setup
 	$(BIN)/python -m bench.embed
+
+# What formerd is measured beside, in an environment of its own: the peers want another onnxruntime.
+bench-peers: $(PEERS)/.installed
+
+$(PEERS)/.installed: bench/peers.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -r bench/peers.txt
+	touch $@
+
+# Compiles llama.cpp for this very processor, which takes many minutes; without it the benchmark
+# leaves llama.cpp out.
+bench-llama-cpp: bench-peers
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check llama-cpp-python==0.3.36
+
+bench-generate: setup bench-peers
+	$(BIN)/python -m bench.generate
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,42 @@
+"""One engine in a process of its own, driven by lines of JSON.
+
+    python -m bench.engines.worker CLASS MODEL THREADS [ARGUMENT...]
+
+It prints a line when it is ready, and then answers each line `{"prompts": ..., "new_tokens": ...}`
+with one of `Generated`. It runs in the environment of its engine, so it imports nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.engines.engine import Engine
+
+
+def main(name: str, model: str, threads: str, *arguments: str) -> None:
+    """Serves until its input ends."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print whatever they like
+    engine = open_engine(name, Path(model), int(threads), *arguments)
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        generated = engine.generate(**json.loads(line))
+        print(json.dumps(asdict(generated)), file=answers, flush=True)
+
+
+def open_engine(name: str, model: Path, threads: int, *arguments: str) -> Engine:
+    """The engine `module:Class` of this package."""
+    module, _, kind = name.partition(":")
+    engine: Engine = getattr(importlib.import_module(f"bench.engines.{module}"), kind)(
+        model, threads, *arguments
+    )
+    return engine
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
