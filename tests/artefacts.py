@@ -1,14 +1,18 @@
 """Tiny artefacts made by the real build, gate included, and how to tamper with them.
 
-Each kind is built once and kept under build/ for as long as the code that builds it stays the same.
-Tests that change an artefact change a copy.
+Each kind is built once and kept under build/ for as long as the code that builds it stays the same;
+what other code built is removed after a day, when no test can still be using it. Tests that change
+an artefact change a copy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
+import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -20,6 +24,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from export.build import BuildOptions, build
+from export.gate import check_artefact
 from export.manifest import MANIFEST_FILE, Manifest, describe_file
 from export.progress import SilentSteps
 from export.source import resolve_source
@@ -32,22 +37,24 @@ from tests.checkpoints import (
 )
 
 _ROOT = Path(__file__).parent.parent
+_HOMES = _ROOT / "build" / "artefacts"
+_DAY_SECONDS = 24 * 3600
 SCRIPT_POSITIONS = 256
 
 
 def encoder_artefact() -> Path:
     """`tiny-encoder`: an encoder like BERT, mean pooling, unit length."""
-    return _built("tiny-encoder", write_encoder)
+    return built_once("tiny-encoder", write_encoder)
 
 
 def decoder_artefact() -> Path:
     """`tiny-decoder`: a decoder like Llama with a chat template."""
-    return _built("tiny-decoder", write_decoder)
+    return built_once("tiny-decoder", write_decoder)
 
 
 def learned_decoder_artefact() -> Path:
     """`tiny-learned-decoder`: the G of the case list, 1 024 learned positions."""
-    return _built("tiny-learned-decoder", write_learned_decoder)
+    return built_once("tiny-learned-decoder", write_learned_decoder)
 
 
 def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
@@ -56,7 +63,7 @@ def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
     A prompt of n tokens is continued with `script[n - 1:]`, then with `END`, whatever it says.
     The graph is built once; the script is planted in its output head.
     """
-    blank = _built("scripted", _write_blank)
+    blank = built_once("scripted", _write_blank)
     shutil.copytree(blank, directory)
     head = np.zeros_like(read_weight(directory, "decoder.head.weight"))  # [d_model, vocab]
     said = [*script, *[END_ID] * (SCRIPT_POSITIONS - len(script))]
@@ -66,10 +73,26 @@ def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
     return directory
 
 
+@cache
+def built_once(name: str, write: Callable[[Path], Path]) -> Path:
+    """An artefact of a checkpoint that `write` writes to the directory that it is given."""
+    home = artefact_home()
+    artefact = home / name
+    with (home / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
+        if not artefact.exists():
+            source = resolve_source(str(write(home / f"{name}-checkpoint")))
+            build(source, BuildOptions(artefact, name), SilentSteps(), gate=check_artefact)
+    return artefact
+
+
+@cache
 def artefact_home() -> Path:
     """The directory of the artefacts that this very code has built."""
-    home = _ROOT / "build" / "artefacts" / _fingerprint()
+    _remove_stale_homes()
+    home = _HOMES / _FINGERPRINT
     home.mkdir(parents=True, exist_ok=True)
+    os.utime(home)  # in use
     return home
 
 
@@ -124,18 +147,6 @@ def _main_graph(directory: Path) -> Path:
     return next(path for path in directory.glob("*.onnx") if path.name != "mover.onnx")
 
 
-@cache
-def _built(name: str, write: Callable[[Path], Path]) -> Path:
-    home = artefact_home()
-    artefact = home / name
-    with (home / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
-        if not artefact.exists():
-            source = resolve_source(str(write(home / f"{name}-checkpoint")))
-            build(source, BuildOptions(artefact, name), SilentSteps())
-    return artefact
-
-
 def _fingerprint() -> str:
     """Changes with the code and the libraries that make artefacts."""
     digest = hashlib.sha256()
@@ -145,3 +156,15 @@ def _fingerprint() -> str:
     for path in (*code, Path(__file__).with_name("checkpoints.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _remove_stale_homes() -> None:
+    """Another process may run code that was changed since; it has finished within a day."""
+    for home in _HOMES.glob("*"):
+        with contextlib.suppress(OSError):  # somebody else removes it
+            if home.stat().st_mtime < time.time() - _DAY_SECONDS:
+                shutil.rmtree(home)
+
+
+# Taken while the code is imported: what is edited later is not what this process builds with.
+_FINGERPRINT = _fingerprint()

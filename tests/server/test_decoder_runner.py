@@ -20,7 +20,7 @@ PROMPTS = [
 
 @pytest.fixture(params=[decoder_artefact, learned_decoder_artefact])
 def runner(request: pytest.FixtureRequest) -> DecoderRunner:
-    limits = DecoderLimits(SLOTS, CAPACITY, CHUNK, 1, 1, 1.0)
+    limits = DecoderLimits(SLOTS, CAPACITY, CHUNK, 1, 1, 1.0, cached_chunks=8)
     runner = DecoderRunner(artefact(request.param()), limits)
     runner.warm_up()  # leaves its own content in the rows, as earlier requests do
     return runner
@@ -96,3 +96,50 @@ def test_positions_beyond_the_row_are_refused_before_anything_is_written(
         runner.decode([1], [CAPACITY])
     with pytest.raises(IndexError, match="exceeds a buffer"):
         runner.prefill(SLOTS, [1], 0, logits=1)
+
+
+def test_logits_of_all_tokens_of_a_chunk_end_with_those_of_the_last(runner: DecoderRunner) -> None:
+    """One row and many are multiplied by different kernels: equal, but not bit for bit."""
+    chunk = PROMPTS[2]
+    last = runner.prefill(0, chunk, 0, logits=1).copy()
+    every = runner.prefill(1, chunk, 0, logits=len(chunk)).copy()
+    assert every.shape == (len(chunk), last.shape[1])
+    np.testing.assert_allclose(every[-1:], last, atol=1e-4)
+    for position in range(1, len(chunk)):
+        alone = runner.prefill(2, chunk[:position], 0, logits=1)
+        np.testing.assert_allclose(every[position - 1], alone[0], atol=1e-4)
+
+
+def test_what_is_written_does_not_depend_on_the_logits_that_are_asked_for(
+    runner: DecoderRunner,
+) -> None:
+    chunk = PROMPTS[2]
+    for row, logits in enumerate((0, 1, len(chunk))):
+        runner.prefill(row, chunk, 0, logits=logits)
+    none, last, every = runner.decode([9, 9, 9], [len(chunk)] * 3)
+    assert (none == last).all()
+    assert (none == every).all()
+
+
+def test_a_kept_chunk_is_what_was_computed_in_any_row(runner: DecoderRunner) -> None:
+    prompt = PROMPTS[5]
+    expected = prefill(runner, 0, prompt)
+    whole = (len(prompt) - 1) // CHUNK
+    for index in range(whole):
+        runner.keep_chunk(0, index * CHUNK, place=index)
+    prefill(runner, 0, PROMPTS[4])
+    for index in range(whole):
+        runner.restore_chunk(index, 3, index * CHUNK)
+    rest = runner.prefill(3, prompt[whole * CHUNK :], whole * CHUNK, logits=1)[0].copy()
+    assert (rest == expected).all()
+
+
+def test_a_move_of_a_span_leaves_the_rest_of_the_row(runner: DecoderRunner) -> None:
+    """Two prompts that differ at the end: moving the end makes one the other."""
+    first, second = PROMPTS[4], [*PROMPTS[4][:40], *PROMPTS[5][40:60]]
+    prefill(runner, 0, first)
+    prefill(runner, 1, second)
+    prefill(runner, 2, second)
+    runner.move(2, 0, 40, 60)
+    moved, same, _ = runner.decode([9, 9, 9], [60] * 3)
+    assert (moved == same).all()

@@ -191,10 +191,10 @@ class RandomTraffic(RuleBasedStateMachine):
         self.write_prompt(chunk.group, chunk.row, chunk.start, chunk.end)
         self.make(self.scheduler.complete_chunk(chunk))
 
-    @rule(groups=st.lists(st.integers(1, 3), min_size=1, max_size=6))
-    def fill(self, groups: list[int]) -> None:
-        for n in groups:
-            self.arrive(prompt_length=2, n=n, deadline=99)
+    @rule(groups=st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=6))
+    def fill(self, groups: list[tuple[int, bool]]) -> None:
+        for n, search in groups:
+            self.arrive(prompt_length=2, n=n, deadline=99, search=search)
         for _ in range(2 * self.scheduler.slots):
             self.compute_chunk()
 
@@ -207,9 +207,10 @@ class RandomTraffic(RuleBasedStateMachine):
             self.written.setdefault((sequence.group, sequence.index), []).append(written)
         self.scheduler.complete_step()
 
-    @precondition(lambda self: self.running_searches())
+    @precondition(lambda self: self.can_step() and self.running_searches())
     @rule(data=st.data())
-    def fork(self, data: st.DataObject) -> None:
+    def step_and_fork(self, data: st.DataObject) -> None:
+        self.decode()
         search = data.draw(st.sampled_from(self.running_searches()))
         staying = data.draw(st.sets(st.integers(0, search.n - 1), min_size=1))
         parents = [
