@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import closing, suppress
+from dataclasses import asdict
 from enum import IntEnum
 from threading import Thread
 from typing import Any
@@ -16,6 +17,7 @@ from server.call import Calls
 from server.health import Health
 from server.listener import SERVICES, bind, make_grpc_server
 from server.loading import load_artefacts, make_models
+from server.memory_budget import MemoryBudget, allowed_memory
 from server.metrics import Metrics
 from server.metrics_server import MetricsServer
 from server.models import Models
@@ -52,6 +54,7 @@ async def run(settings: Settings, log: FilteringBoundLogger) -> Exit:
     registry = CollectorRegistry()
     metrics = Metrics(registry, [artefact.manifest.name for artefact in artefacts])
     models = Models(make_models(artefacts, settings, metrics, asyncio.get_running_loop()))
+    _check_memory(models, settings, log)
     daemon = Daemon(settings, models, metrics, signals, log)
     if settings.check:
         return await daemon.check()
@@ -175,6 +178,14 @@ class Daemon:
             thread.start()
         for thread in stopping:
             thread.join(_JOIN_SECONDS)
+
+
+def _check_memory(models: Models, settings: Settings, log: FilteringBoundLogger) -> None:
+    """Says what memory the server will take, and refuses to start where that does not fit."""
+    budget = MemoryBudget.of(model.memory for model in models)
+    allowed = allowed_memory(settings.memory_limit)
+    log.info("memory", **asdict(budget), total=budget.total, allowed=allowed)
+    budget.check(allowed)
 
 
 async def _first(seconds: float, *awaitables: Coroutine[Any, Any, object]) -> None:

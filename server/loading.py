@@ -15,11 +15,13 @@ from server.encoder_engine import EncoderEngine
 from server.limits import (
     CACHE_SHARE,
     PREFIX_CACHE_SHARE,
-    available_memory,
+    DecoderLimits,
+    EncoderLimits,
     decoder_limits,
     encoder_limits,
     share_cache_bytes,
 )
+from server.memory_budget import ModelMemory, allowed_memory, process_memory
 from server.metrics import Metrics
 from server.models import Generator, Model
 from server.settings import Settings
@@ -90,19 +92,24 @@ class _ModelMaker:
     def make(self, cache_bytes: int, prefix_cache_bytes: int) -> Model:
         self._metrics.describe(self._manifest)
         tasks = self._manifest.task
+        encoder = self._encoder_limits() if Task.EMBED in tasks else None
+        decoder = (
+            self._decoder_limits(cache_bytes, prefix_cache_bytes)
+            if Task.GENERATE in tasks
+            else None
+        )
         return Model(
             self._manifest,
             self._tokenizer,
             self._metrics,
-            encoder=self._encoder() if Task.EMBED in tasks else None,
-            generator=self._generator(cache_bytes, prefix_cache_bytes)
-            if Task.GENERATE in tasks
-            else None,
+            encoder=self._encoder(encoder) if encoder else None,
+            generator=self._generator(decoder) if decoder else None,
+            memory=ModelMemory.of(self._manifest, encoder, decoder),
         )
 
-    def _encoder(self) -> EncoderEngine:
+    def _encoder_limits(self) -> EncoderLimits:
         settings = self._settings
-        limits = encoder_limits(
+        return encoder_limits(
             self._manifest,
             max_batch_tokens=settings.max_batch_tokens,
             max_queue=settings.max_queue,
@@ -110,18 +117,10 @@ class _ModelMaker:
             max_wait_seconds=settings.max_wait_ms / 1000,
             max_request_seconds=settings.max_request_seconds,
         )
-        return EncoderEngine(
-            self._artefact,
-            limits,
-            self._metrics,
-            self._loop,
-            device_index=self._device_index,
-            threads=settings.threads,
-        )
 
-    def _generator(self, cache_bytes: int, prefix_cache_bytes: int) -> Generator:
+    def _decoder_limits(self, cache_bytes: int, prefix_cache_bytes: int) -> DecoderLimits:
         settings = self._settings
-        limits = decoder_limits(
+        return decoder_limits(
             self._manifest,
             cache_bytes,
             prefix_cache_bytes=prefix_cache_bytes,
@@ -132,6 +131,18 @@ class _ModelMaker:
             max_queue_tokens=settings.max_queue_tokens,
             max_request_seconds=settings.max_request_seconds,
         )
+
+    def _encoder(self, limits: EncoderLimits) -> EncoderEngine:
+        return EncoderEngine(
+            self._artefact,
+            limits,
+            self._metrics,
+            self._loop,
+            device_index=self._device_index,
+            threads=self._settings.threads,
+        )
+
+    def _generator(self, limits: DecoderLimits) -> Generator:
         engine = DecoderEngine(
             self._artefact,
             self._tokenizer,
@@ -139,7 +150,7 @@ class _ModelMaker:
             self._metrics,
             self._loop,
             device_index=self._device_index,
-            threads=settings.threads,
+            threads=self._settings.threads,
         )
         return Generator(engine, limits, _read_chat_template(self._artefact))
 
@@ -168,7 +179,8 @@ def _divide_caches(
     if not any("decoder" in manifest.graphs for manifest in manifests.values()):
         return {}, {}
     weights = sum(_size(manifest) for manifest in manifests.values())
-    left = max(0, available_memory() - weights)
+    room = allowed_memory(settings.memory_limit) - process_memory()
+    left = max(0, room - weights)
     cache_bytes = settings.cache_bytes or int(CACHE_SHARE * left)
     prefix_cache_bytes = settings.prefix_cache_bytes
     if prefix_cache_bytes is None:

@@ -11,9 +11,11 @@ from server.decoder_engine import DecoderEngine
 from server.encoder_engine import EncoderEngine
 from server.errors import InvalidInput, UnknownModel, WrongTask
 from server.limits import DecoderLimits
+from server.memory_budget import ModelMemory
 from server.metrics import ModelMetrics
 from server.tokenizer import Tokenizer
 
+_NO_MEMORY = ModelMemory(weights=0)
 _NAME_SHOWN = 80  # characters of a name that an error repeats
 
 
@@ -35,6 +37,7 @@ class Model:
     metrics: ModelMetrics
     encoder: EncoderEngine | None = None
     generator: Generator | None = None
+    memory: ModelMemory = _NO_MEMORY
 
     @property
     def name(self) -> str:

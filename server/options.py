@@ -122,6 +122,13 @@ _OPTIONS = (
         "[default: a quarter of --cache-bytes]",
     ),
     click.option(
+        "--memory-limit",
+        type=_COUNT,
+        default=None,
+        help="Most bytes of memory that the server may take; one that needs more does not start.  "
+        "[default: what the machine and the container leave]",
+    ),
+    click.option(
         "--max-batch-tokens",
         type=_COUNT,
         default=None,

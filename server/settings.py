@@ -75,6 +75,7 @@ class Settings:
     max_length: int | None
     cache_bytes: int | None
     prefix_cache_bytes: int | None
+    memory_limit: int | None
     max_batch_tokens: int | None
     max_queue: int
     max_queue_tokens: int | None

@@ -34,6 +34,7 @@ SETTINGS = Settings(
     max_length=None,
     cache_bytes=None,
     prefix_cache_bytes=None,
+    memory_limit=None,
     max_batch_tokens=None,
     max_queue=1,
     max_queue_tokens=None,
