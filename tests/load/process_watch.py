@@ -1,0 +1,31 @@
+"""What a process takes of its machine, over time."""
+
+from __future__ import annotations
+
+import psutil
+
+
+class ProcessWatch:
+    """Samples of the resident memory and the threads of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self._process = psutil.Process(pid)
+        self.resident: list[int] = []
+        self.threads: list[int] = []
+
+    def sample(self) -> None:
+        """Takes one more."""
+        self.resident.append(self._process.memory_info().rss)
+        self.threads.append(self._process.num_threads())
+
+    @property
+    def late_growth(self) -> int:
+        """Bytes by which the peak of the last quarter exceeds that of the quarter before it."""
+        quarter = len(self.resident) // 4
+        return max(self.resident[-quarter:]) - max(self.resident[-2 * quarter : -quarter])
+
+    @property
+    def late_threads(self) -> int:
+        """By how many threads the last half exceeds the first."""
+        half = len(self.threads) // 2
+        return max(self.threads[half:]) - max(self.threads[:half])
