@@ -30,6 +30,7 @@ from server.request import (
 )
 from server.tokenizer import Tokenizer
 
+_CAPACITY = PROMPT_TOKENS[1] + NEW_TOKENS[1]  # the longest request
 # From a request to when each of its tokens arrived, in seconds of `time.perf_counter`.
 Service = Callable[[Request], Awaitable[list[float]]]
 
@@ -69,7 +70,7 @@ async def engine_service(
 @asynccontextmanager
 async def grpc_service(artefact: Path) -> AsyncIterator[Service]:
     """A server in a process of its own, called by the asynchronous client."""
-    with daemon([artefact]) as server:
+    with daemon([artefact], "--max-length", str(_CAPACITY)) as server:
         async with AsyncClient(server.target) as client:
 
             async def call(request: Request) -> list[float]:
@@ -92,8 +93,7 @@ def open_engine(artefact_directory: Path, loop: asyncio.AbstractEventLoop) -> De
     """An engine with the server's default slots, and room for the longest request."""
     artefact = load_artefact(artefact_directory)
     manifest = artefact.manifest
-    capacity = PROMPT_TOKENS[1] + NEW_TOKENS[1]
-    cache_bytes = DEFAULT_SLOTS * capacity * bytes_per_position(manifest)
+    cache_bytes = DEFAULT_SLOTS * _CAPACITY * bytes_per_position(manifest)
     return DecoderEngine(
         artefact,
         Tokenizer(artefact.tokenizer, manifest.vocabulary_size),

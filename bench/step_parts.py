@@ -130,9 +130,8 @@ async def step_parts(artefact: Path, situation: Situation, text: RealText, steps
 
 def typical(iterations: Sequence[Iteration]) -> dict[str, float]:
     """The median of each part in milliseconds; what no stopwatch saw is `OTHER`."""
-    timed = {
-        part: 1e3 * median(iteration.seconds[part] for iteration in iterations)
-        for part in (RUN, SAMPLER, DETOKENISER, DELIVERY)
-    }
-    whole = 1e3 * median(iteration.seconds[_WHOLE] for iteration in iterations)
-    return {**timed, OTHER: whole - sum(timed.values())}
+    timed = [part for part in PARTS if part != OTHER]
+    for iteration in iterations:
+        seen = sum(iteration.seconds[part] for part in timed)
+        iteration.seconds[OTHER] = iteration.seconds[_WHOLE] - seen
+    return {part: 1e3 * median(each.seconds[part] for each in iterations) for part in PARTS}

@@ -34,7 +34,7 @@ class Daemon:
 
 
 @contextmanager
-def daemon(artefacts: Sequence[Path]) -> Iterator[Daemon]:
+def daemon(artefacts: Sequence[Path], *options: str) -> Iterator[Daemon]:
     """Serves the artefacts; on leaving stops the server with SIGTERM and waits for it.
 
     Raises:
@@ -42,7 +42,7 @@ def daemon(artefacts: Sequence[Path]) -> Iterator[Daemon]:
             not 0.
     """
     command = [sys.executable, "-m", "server", *map(str, artefacts)]
-    command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", *options]
     with tempfile.NamedTemporaryFile("w+") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
         try:
