@@ -12,6 +12,7 @@ from export.manifest import SourceSpec, describe_file
 PACKAGE_PREFIX = "package:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 # What a checkpoint's directory may hold that matters, as hub patterns and as globs.
+_OLDER = "0_Transformer"  # where Sentence-Transformers used to keep what is now beside modules.json
 _FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*/config.json")
 
 
@@ -40,7 +41,8 @@ class Source:
         if self.path.is_file():
             files = {self.path.name: describe_file(self.path).sha256}
         else:
-            paths = sorted({path for pattern in _FILES for path in self.path.glob(pattern)})
+            patterns = [*_FILES, *(f"{_OLDER}/{pattern}" for pattern in _FILES)]
+            paths = sorted({path for pattern in patterns for path in self.path.glob(pattern)})
             files = {
                 path.relative_to(self.path).as_posix(): describe_file(path).sha256
                 for path in paths
@@ -110,7 +112,8 @@ def _find_in_package(name: str) -> Source:
 def _find_checkpoints(root: Path) -> list[Path]:
     directories = {path.parent for path in root.rglob("*.safetensors")}
     with_config = [path for path in directories if (path / "config.json").is_file()]
-    return [*with_config, *root.rglob("*.gguf")]
+    whole = [path.parent if path.name == _OLDER else path for path in with_config]
+    return [*whole, *root.rglob("*.gguf")]
 
 
 def _download(hub_id: str, revision: str | None) -> Source:

@@ -49,6 +49,24 @@ def test_files_of_other_kinds_are_not_part_of_the_source(checkpoint: Path, tmp_p
     assert "1_Pooling/config.json" in files
 
 
+def test_the_older_layout_of_sentence_transformers(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = tmp_path / "carries_older" / "older"
+    shutil.copytree(checkpoint, older / "0_Transformer")
+    (older / "modules.json").write_text("[]")
+    _package(tmp_path / "elsewhere", "carries_older", older)
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    source = resolve_source("package:carries_older")
+    assert source.path.name == "older"
+    assert set(source.describe().files) == {
+        "modules.json",
+        "0_Transformer/config.json",
+        "0_Transformer/model.safetensors",
+        "0_Transformer/tokenizer.json",
+    }
+
+
 def test_a_gguf_file(tmp_path: Path) -> None:
     path = tmp_path / "Model-Q4.gguf"
     path.write_bytes(b"GGUF")
