@@ -49,6 +49,7 @@ from bench.step_picture import draw
 from bench.step_times import Cell, step_times
 from bench.workload import RealText
 from examples.artefact import built_artefact
+from export.manifest import load_manifest
 from export.source import resolve_source
 from server.artefact import load_artefact
 from server.processors import usable_processors
@@ -152,7 +153,8 @@ class Bench:
     ) -> None:
         self._extent = extent
         self._artefact = artefact
-        self._int8 = int8_artefact(artefact, work / "smollm2-int8")
+        digest = load_manifest(artefact).digest.removeprefix("sha256:")
+        self._int8 = int8_artefact(artefact, work / f"smollm2-int8-{digest[:12]}")
         gguf = resolve_source(SOURCE).path
         checkpoints = Checkpoints(artefact, self._int8, gguf, work)
         specs = catalogue(checkpoints, Path(sys.executable), peers)
