@@ -18,6 +18,7 @@ ROLES = ("system", "user", "assistant", "tool")
 _FREE_CHARACTERS = 1 << 20  # that a rendering may have whatever the messages
 _GROWTH = 8  # characters that it may have for each of the messages
 _MOST_SECONDS = 5.0
+_ROLE_SHOWN = 80  # characters of a role that an error repeats
 
 # What a template raises when it does not know what to do with the messages.
 _TEMPLATE_ERRORS = (
@@ -167,6 +168,6 @@ def _check(messages: Sequence[ChatMessage]) -> None:
     for index, message in enumerate(messages):
         if message.role not in ROLES:
             raise InvalidInput(
-                f"chat.messages[{index}].role is {message.role!r}; it must be one of "
+                f"chat.messages[{index}].role is {message.role[:_ROLE_SHOWN]!r}; it must be one of "
                 f"{', '.join(ROLES)}"
             )

@@ -47,6 +47,7 @@ class Tokenizer:
         vocabulary_size: every id is below it; the model's, where that is larger.
         control_tokens: spellings by id.
         special_ids: the ids that decoding leaves out where it skips special tokens.
+        longest_token_bytes: no token's spelling has more bytes in UTF-8.
         decoder: the `decoder` section of the file; None without one.
     """
 
@@ -65,6 +66,7 @@ class Tokenizer:
         # A spelling that is compared with normalised text cannot be looked for in the text itself.
         self._spellings = [token.content for token in control.values() if not token.normalized]
         self._normalises_spellings = len(self._spellings) < len(control)
+        self.longest_token_bytes = max(len(token.encode()) for token in self._raw.get_vocab())
         self._unknown_id = _unknown_id(self._raw, description["model"])
         self._closing = _closing_ids(self._raw)
         self._plain = PlainTextEncoder(description, self.control_tokens)

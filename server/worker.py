@@ -14,13 +14,18 @@ from prometheus_client import Histogram
 Result = TypeVar("Result")
 
 _SMALL_BYTES = 2048  # tokenised in about a millisecond
+_LARGE_BYTES = 1 << 18  # tokenised in up to a second
 
 
 class Worker:
-    """A few threads beside the event loop."""
+    """A few threads beside the event loop, and one for the largest messages.
+
+    Those may take many seconds each; others do not wait behind them.
+    """
 
     def __init__(self, threads: int = 2) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="worker")
+        self._patient = ThreadPoolExecutor(1, thread_name_prefix="patient-worker")
 
     async def convert(
         self,
@@ -35,12 +40,12 @@ class Worker:
         Returns:
             What the conversion gives, and the seconds that it took, which `duration` observes.
         """
-        began = time.monotonic()
-        if not heavy and message.ByteSize() <= _SMALL_BYTES:
+        began, size = time.monotonic(), message.ByteSize()
+        if not heavy and size <= _SMALL_BYTES:
             result = conversion()
         else:
-            loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(self._threads, conversion)
+            threads = self._threads if size <= _LARGE_BYTES else self._patient
+            result = await asyncio.get_running_loop().run_in_executor(threads, conversion)
         seconds = time.monotonic() - began
         duration.observe(seconds)
         return result, seconds
@@ -48,3 +53,4 @@ class Worker:
     def close(self) -> None:
         """Waits for what runs; nothing else is begun."""
         self._threads.shutdown(cancel_futures=True)
+        self._patient.shutdown(cancel_futures=True)

@@ -10,6 +10,7 @@ from formerd.v1 import embedding_pb2 as pb
 from export.manifest import Manifest, PoolingSpec
 from server.conversion.ranges import check_ids
 from server.conversion.status import rpc_status
+from server.conversion.text_size import check_text_size
 from server.conversion.vector import VectorForm
 from server.errors import InputTooLong, InvalidInput, OverLimit
 from server.request import EmbedItem, EmbedOutcome, EmbedResult
@@ -53,6 +54,8 @@ def read_embed_request(
     _check_count(len(message.inputs), max_inputs(form.dimensions, max_response_bytes))
     prompt = _prompt(message.prompt_name, manifest)
     limit = manifest.limits.max_input
+    if not message.truncate:
+        _check_sizes(message, limit, tokenizer)
     read = [
         _read_input(f"inputs[{index}]", item, prompt, manifest.vocabulary_size, tokenizer)
         for index, item in enumerate(message.inputs)
@@ -90,6 +93,11 @@ def _check_count(count: int, most: int) -> None:
             f"inputs has {count} entries; at most {most} vectors fit the response limit "
             "(--max-response-bytes): send them in several requests"
         )
+
+
+def _check_sizes(message: pb.EmbedRequest, limit: int, tokenizer: Tokenizer) -> None:
+    for index, item in enumerate(message.inputs):
+        check_text_size(f"inputs[{index}].text", item.text, limit, tokenizer)
 
 
 def _check_lengths(lengths: list[int], limit: int) -> None:

@@ -7,6 +7,7 @@ from formerd.v1 import generation_pb2 as pb
 from export.manifest import Manifest
 from server.chat import ChatMessage, ChatTemplate, encode_chat
 from server.conversion.ranges import check_ids
+from server.conversion.text_size import check_text_size
 from server.errors import InvalidInput
 from server.tokenizer import Tokenizer
 
@@ -21,12 +22,17 @@ def read_prompt(
 
     Raises:
         InvalidInput: there is no input, it has no tokens, or the model cannot read it.
+        InputTooLong: a text has more bytes than all positions of the model can take.
         OverLimit: a conversation that renders too large or too slowly.
     """
+    most = manifest.limits.max_positions
     match message.WhichOneof("input"):
         case "prompt":
+            check_text_size("prompt", message.prompt, most, tokenizer)
             field, ids = "prompt", _encode_text(message, tokenizer)
         case "chat":
+            for index, turn in enumerate(message.chat.messages):
+                check_text_size(f"chat.messages[{index}].content", turn.content, most, tokenizer)
             field, ids = "chat", _encode_chat(message, tokenizer, template)
         case "tokens":
             field, ids = "tokens", list(message.tokens.ids)

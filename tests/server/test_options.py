@@ -89,6 +89,9 @@ def test_a_flag_and_its_environment_variable_set_the_same(
         ("--expect-digest", "minilm"),
         ("--expect-digest", "minilm=sha256:00"),
         ("--log-format", "xml"),
+        ("--tls-key", "no/such/file"),
+        ("--auth-token-file", "no/such/file"),
+        ("--memory-limit", "0"),
     ],
 )
 def test_nonsense_is_a_usage_error_that_names_flag_and_value(flag: str, value: str) -> None:

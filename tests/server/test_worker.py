@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 
@@ -40,6 +41,21 @@ async def test_where_a_conversion_runs(
     )
     assert (thread == threading.get_ident()) is here
     assert seconds >= 0
+
+
+async def test_a_large_message_waits_for_no_huge_one(worker: Worker, metrics: ModelMetrics) -> None:
+    huge, release = pb.TokenizeRequest(text="x" * 1_000_000), threading.Event()
+    held = [
+        asyncio.create_task(worker.convert(huge, release.wait, metrics.tokenize_duration))
+        for _ in range(4)
+    ]
+    try:
+        async with asyncio.timeout(5):
+            await worker.convert(LARGE, threading.get_ident, metrics.tokenize_duration)
+        assert not any(task.done() for task in held)
+    finally:
+        release.set()
+    await asyncio.gather(*held)
 
 
 @pytest.mark.parametrize("message", [SMALL, LARGE])
