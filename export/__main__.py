@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
@@ -120,7 +120,7 @@ def build_command(
     except ParityFailure as failure:
         _report(failure.report, as_json, {"output": None})
         click.echo(f"nothing was written to {output}", err=True)
-        sys.exit(FAILED)
+        raise click.exceptions.Exit(FAILED) from None
     if as_json:
         _print_json({"output": str(output), "manifest": json.loads(manifest.to_bytes())})
         return
@@ -169,7 +169,7 @@ def verify_command(
             report = verify_against(origin, directory, manifest, bound, steps)
     _report(report, as_json, {"digest": manifest.digest})
     if report.failures:
-        sys.exit(FAILED)
+        raise click.exceptions.Exit(FAILED)
     if source is None and not as_json:
         click.echo(
             "digests, structure and the stored reference outputs agree; that is all that was "
@@ -207,12 +207,11 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(TERMINATED)  # an exception, so that unfinished output is removed
 
 
-def main() -> int:
-    """Runs a command; its exit code."""
-    signal.signal(signal.SIGTERM, _terminate)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command, by default the one that the process was started with; its exit code."""
     command: Callable[..., Any] = cli.main
     try:
-        command(prog_name="python -m export", standalone_mode=False)
+        exit_code = command(arguments, prog_name="python -m export", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return USAGE
@@ -225,8 +224,9 @@ def main() -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return INTERRUPTED
-    return 0
+    return exit_code or 0
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(main())

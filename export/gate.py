@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +29,7 @@ from model.config import Kind, Pooling, PoolingMode
 from model.transformer import Transformer
 
 NumberChecks = dict[str, Callable[[], Iterator[Check]]]  # by what is said while they run
+Gate = Callable[["GateTask", Steps], ParityReport]  # `run_gate`, or `check_artefact`
 
 
 class GateError(RuntimeError):
@@ -75,6 +77,11 @@ def run_gate(task: GateTask, steps: Steps) -> ParityReport:
 
 def check_artefact(task: GateTask, steps: Steps) -> ParityReport:
     """Both halves of the gate, in this process."""
+    with _one_thread():
+        return _check(task, steps)
+
+
+def _check(task: GateTask, steps: Steps) -> ParityReport:
     checkpoint = load_checkpoint(task.checkpoint)
     steps.advance("comparing weights with the source")
     weights = WeightChecks(checkpoint)
@@ -152,6 +159,17 @@ def _store_reference(task: GateTask, model: Transformer) -> None:
     write_reference(task.directory / REFERENCE_FILE, arrays)
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """PyTorch's last bits then do not depend on how many cores there are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class _SentSteps:
     """Tells the parent process."""
 
@@ -167,7 +185,6 @@ class _SentSteps:
 
 def _run_and_send(task: GateTask, sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends this
-    torch.set_num_threads(1)  # PyTorch's last bits then do not depend on how many cores there are
     try:
         sender.send(check_artefact(task, _SentSteps(sender)))
     except Exception as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from export.gate import GateTask, run_gate
+from export.gate import Gate, GateTask, run_gate
 from export.manifest import (
     REFERENCE_FILE,
     Manifest,
@@ -49,9 +49,17 @@ def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) 
 
 
 def verify_against(
-    source: Source, directory: Path, manifest: Manifest, tolerance: float, steps: Steps
+    source: Source,
+    directory: Path,
+    manifest: Manifest,
+    tolerance: float,
+    steps: Steps,
+    gate: Gate = run_gate,
 ) -> ParityReport:
     """The whole gate again.
+
+    Args:
+        gate: `check_artefact` spares a process of its own where that is not wanted.
 
     Raises:
         ManifestError: the source is not the one that the artefact was made from.
@@ -67,4 +75,4 @@ def verify_against(
             f"the artefact was made from another source; these differ: {', '.join(different)}"
         )
     task = GateTask(directory, source.path, manifest, tolerance, stores_reference=False)
-    return run_gate(task, steps)
+    return gate(task, steps)
