@@ -15,6 +15,8 @@ from tests.contract.live_streams import undisturbed
 from tests.contract.stubs import Stubs, generate_request
 from tests.e2e.server_process import ROOT, ServerProcess, running_server
 
+pytestmark = pytest.mark.timeout(900)
+
 MODEL = "tiny-learned-decoder"
 TOKENS = 1000  # far more than a client reads before it goes
 LONG = generate_request("x", tokens=TOKENS)
