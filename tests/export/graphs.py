@@ -1,8 +1,7 @@
-"""Graphs of tiny random models, written without a gate, beside the models that they came from."""
+"""Graphs of tiny random models beside the models that they came from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +12,14 @@ from export.decoder_graph import decoder_graph
 from export.decoder_run import DecoderRun, MoverRun
 from export.encoder_graph import encoder_graph
 from export.graph import write_graph
-from export.manifest import Device, GraphSpec, session_settings
+from export.manifest import Device, GraphSpec, load_manifest, session_settings
 from export.mover_graph import write_mover_graph
 from export.session import open_session
+from model.checkpoint import Checkpoint
 from model.config import Pooling, TransformerConfig
 from model.transformer import Transformer
-from tests.checkpoints import tiny_checkpoint
+from tests.artefacts import decoder_artefact, encoder_artefact
+from tests.checkpoints import DECODER, ENCODER, tiny_checkpoint
 
 SETTINGS = session_settings(Device.CPU)
 # Batch and length; the largest in the full run only.
@@ -51,17 +52,10 @@ class DecoderPair:
         return DecoderRun(self.session, self.graph, slots, capacity)
 
 
-def encoder_pair(
-    config: TransformerConfig,
-    pooling: Pooling,
-    directory: Path,
-    spoil: Callable[[Transformer], None] = lambda model: None,
-) -> EncoderPair:
-    """Writes the graph to `directory`; every parameter is random, `spoil` changes the graph's."""
+def encoder_pair(config: TransformerConfig, pooling: Pooling, directory: Path) -> EncoderPair:
+    """Writes the graph to `directory`; every parameter is random."""
     checkpoint = tiny_checkpoint(config)
-    model = checkpoint.build()
-    spoil(model)
-    spec = write_graph(encoder_graph(model, pooling), directory)
+    spec = write_graph(encoder_graph(checkpoint.build(), pooling), directory)
     return EncoderPair(checkpoint.build(), pooling, open_session(directory / spec.file, SETTINGS))
 
 
@@ -70,6 +64,28 @@ def decoder_pair(config: TransformerConfig, directory: Path) -> DecoderPair:
     checkpoint = tiny_checkpoint(config)
     spec = write_graph(decoder_graph(checkpoint.build()), directory)
     mover = write_mover_graph(config, "float32", directory)
+    return _open_decoder(checkpoint, directory, spec, mover)
+
+
+def tiny_encoder_pair() -> EncoderPair:
+    """That of `tiny-encoder`; writing a graph costs seconds."""
+    checkpoint = tiny_checkpoint(ENCODER)
+    assert checkpoint.pooling is not None
+    session = open_session(encoder_artefact() / "encoder.onnx", SETTINGS)
+    return EncoderPair(checkpoint.build(), checkpoint.pooling, session)
+
+
+def tiny_decoder_pair() -> DecoderPair:
+    """That of `tiny-decoder`."""
+    graphs = load_manifest(decoder_artefact()).graphs
+    return _open_decoder(
+        tiny_checkpoint(DECODER), decoder_artefact(), graphs["decoder"], graphs["mover"]
+    )
+
+
+def _open_decoder(
+    checkpoint: Checkpoint, directory: Path, spec: GraphSpec, mover: GraphSpec
+) -> DecoderPair:
     return DecoderPair(
         checkpoint.build(),
         open_session(directory / spec.file, SETTINGS),

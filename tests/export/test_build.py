@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
+from export.gate import GateTask, check_artefact
 from export.manifest import (
     MANIFEST_FILE,
     PARITY_FILE,
@@ -24,7 +26,8 @@ from export.manifest import (
     load_manifest,
     verify_files,
 )
-from export.progress import SilentSteps
+from export.parity import ParityReport
+from export.progress import SilentSteps, Steps
 from export.source import resolve_source
 from export.structure import check_structure
 from model.config import Kind, Pooling, PoolingMode
@@ -43,7 +46,7 @@ _ROOT = Path(__file__).parent.parent.parent
 
 def _build(checkpoint: Path, output: Path, name: str = "sample", **options: Any) -> None:
     wanted = BuildOptions(output, name, **options)
-    build(resolve_source(str(checkpoint)), wanted, SilentSteps())
+    build(resolve_source(str(checkpoint)), wanted, SilentSteps(), gate=check_artefact)
 
 
 def _check_upcast(artefact: Path) -> None:
@@ -83,34 +86,37 @@ def test_the_manifest_says_what_the_checkpoint_says() -> None:
     assert encoder.limits.max_positions == 0
 
 
-def test_the_same_source_gives_the_same_bytes_from_anywhere(tmp_path: Path) -> None:
-    first = decoder_artefact()
-    second = tmp_path / "there" / "artefact"
-    second.parent.mkdir()
-    _build(write_decoder(tmp_path / f"{first.name}-checkpoint"), second, name=first.name)
-    names = sorted(path.name for path in first.iterdir())
-    assert names == sorted(path.name for path in second.iterdir())
-    for name in names:
-        content = (second / name).read_bytes()
-        assert str(tmp_path).encode() not in content
-        assert str(_ROOT).encode() not in content
-        if name != MANIFEST_FILE:
-            assert content == (first / name).read_bytes(), name
-    assert load_manifest(first).digest == load_manifest(second).digest
-
-
-def test_half_precision_checkpoints_are_upcast(tmp_path: Path) -> None:
-    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=torch.bfloat16)
-    _build(checkpoint, tmp_path / "artefact", max_length=200)
-    manifest = load_manifest(tmp_path / "artefact")
-    assert manifest.limits.max_positions == manifest.limits.max_input == 200
+@pytest.mark.full
+def test_a_checkpoint_in_fp16_is_upcast(tmp_path: Path) -> None:
+    _build(write_decoder(tmp_path / "checkpoint", dtype=torch.float16), tmp_path / "artefact")
     _check_upcast(tmp_path / "artefact")
 
 
+def test_an_artefact_is_replaced_only_by_force(tmp_path: Path) -> None:
+    """By one of a checkpoint in bf16, which is upcast."""
+    output = tmp_path / "artefact"
+    shutil.copytree(encoder_artefact(), output)
+    with pytest.raises(BuildError, match="artefact exists; --force replaces it"):
+        BuildOptions(output, "sample")
+    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=torch.bfloat16)
+    _build(checkpoint, output, force=True, max_length=200)
+    _check_upcast(output)
+    limits = load_manifest(output).limits
+    assert limits.max_positions == limits.max_input == 200
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artefact", "checkpoint"]
+
+
 def test_a_failed_gate_leaves_nothing_and_lists_everything(tmp_path: Path) -> None:
-    checkpoint = write_encoder(tmp_path / "checkpoint")
+    checkpoint, output = write_encoder(tmp_path / "checkpoint"), tmp_path / "artefact"
+
+    def gate(task: GateTask, steps: Steps) -> ParityReport:
+        assert task.directory.parent == tmp_path  # so that all it takes is a new name
+        assert not output.exists()
+        return check_artefact(task, steps)
+
+    options = BuildOptions(output, "sample", tolerance=1e-12)
     with pytest.raises(ParityFailure) as caught:
-        _build(checkpoint, tmp_path / "artefact", tolerance=1e-12)
+        build(resolve_source(str(checkpoint)), options, SilentSteps(), gate)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
     failures = list(map(str, caught.value.report.failures))
     assert len(failures) > 5
@@ -118,44 +124,41 @@ def test_a_failed_gate_leaves_nothing_and_lists_everything(tmp_path: Path) -> No
     assert any("batch 7, lengths 1 5 2 64 9 33 128" in line for line in failures)
 
 
-def test_killed_while_verifying_nothing_is_at_the_output(tmp_path: Path) -> None:
-    checkpoint = write_encoder(tmp_path / "checkpoint")
-    output = tmp_path / "artefact"
-    arguments = [sys.executable, "-m", "export", "build", str(checkpoint), "--output", str(output)]
-    with subprocess.Popen(arguments, cwd=_ROOT, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("comparing"):
-                process.send_signal(signal.SIGKILL)
-                break
-        assert process.wait() == -signal.SIGKILL
-    time.sleep(0.5)
-    assert not output.exists()
+class _InterruptedSteps(SilentSteps):
+    """Whoever watches loses patience while the weights are compared."""
+
+    def advance(self, label: str) -> None:
+        if label.startswith("comparing"):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_interrupted_while_verifying_nothing_is_left(tmp_path: Path) -> None:
-    checkpoint = write_encoder(tmp_path / "checkpoint")
-    output = tmp_path / "artefact"
+    source = resolve_source(str(write_encoder(tmp_path / "checkpoint")))
+    with pytest.raises(KeyboardInterrupt):
+        build(source, BuildOptions(tmp_path / "artefact", "sample"), _InterruptedSteps())
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("number", "exit_code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_a_signal_while_verifying(tmp_path: Path, number: signal.Signals, exit_code: int) -> None:
+    """Nothing is at the output; what can be cleaned up is."""
+    checkpoint, output = write_encoder(tmp_path / "checkpoint"), tmp_path / "artefact"
     arguments = [sys.executable, "-m", "export", "build", str(checkpoint), "--output", str(output)]
     with subprocess.Popen(arguments, cwd=_ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("comparing"):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(number)
                 break
-        assert process.wait() == 130
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
-
-
-def test_an_artefact_is_replaced_only_by_force(tmp_path: Path) -> None:
-    output = tmp_path / "artefact"
-    shutil.copytree(encoder_artefact(), output)
-    with pytest.raises(BuildError, match="artefact exists; --force replaces it"):
-        BuildOptions(output, "sample")
-    checkpoint = write_decoder(tmp_path / "checkpoint", dtype=torch.float16)
-    _build(checkpoint, output, force=True)
-    _check_upcast(output)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["artefact", "checkpoint"]
+        assert process.wait() == exit_code
+    time.sleep(0.5)
+    assert not output.exists()
+    if number is not signal.SIGKILL:
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_a_directory_that_is_no_artefact_is_never_replaced(tmp_path: Path) -> None:

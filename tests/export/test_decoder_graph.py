@@ -17,7 +17,7 @@ from model.config import Activation, NormPlacement, Positions, TransformerConfig
 from model.generate import logits
 from model.transformer import Transformer
 from tests.checkpoints import DECODER, LEARNED_DECODER
-from tests.export.graphs import SHAPES, DecoderPair, decoder_pair
+from tests.export.graphs import SHAPES, DecoderPair, decoder_pair, tiny_decoder_pair
 
 _CAPACITY = 64
 _CANARY = 7.0
@@ -39,8 +39,8 @@ _VARIANTS = {
 
 
 @pytest.fixture(scope="module")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> DecoderPair:
-    return decoder_pair(DECODER, tmp_path_factory.mktemp("llama"))
+def llama() -> DecoderPair:
+    return tiny_decoder_pair()
 
 
 def test_a_ragged_prompt_batch_agrees(llama: DecoderPair) -> None:
