@@ -11,6 +11,7 @@ from server.request import Stopping
 
 DEFAULT_MAX_NEW_TOKENS = 256
 _MOST_STOPS = 16
+_MOST_STOP_IDS = 1024  # every token is compared with all of them
 _MOST_STOP_BYTES = 256
 
 
@@ -37,6 +38,11 @@ def read_stopping(
             f"max_new_tokens, which is {wanted}"
         )
     stop_token_ids = tuple(dict.fromkeys(message.stop_token_ids))
+    if len(stop_token_ids) > _MOST_STOP_IDS:
+        raise InvalidInput(
+            f"stopping.stop_token_ids has {len(stop_token_ids)} ids; it must have at most "
+            f"{_MOST_STOP_IDS}"
+        )
     check_ids("stopping.stop_token_ids", stop_token_ids, manifest.vocabulary_size)
     return Stopping(
         max_new_tokens=min(wanted, room),

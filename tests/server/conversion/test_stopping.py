@@ -72,3 +72,10 @@ def test_there_are_at_most_16_stop_strings() -> None:
 def test_a_stop_token_must_be_in_the_vocabulary() -> None:
     with pytest.raises(InvalidInput, match=r"^stopping\.stop_token_ids\[1\] is 100;"):
         read(pb.Stopping(stop_token_ids=[99, 100]))
+
+
+def test_there_are_at_most_1024_stop_tokens() -> None:
+    """A token that is named twice counts once."""
+    with pytest.raises(InvalidInput, match=r"^stopping\.stop_token_ids has 1025 ids"):
+        read(pb.Stopping(stop_token_ids=range(1025)))
+    assert read(pb.Stopping(stop_token_ids=[7] * 2000)).stop_token_ids == (7,)
