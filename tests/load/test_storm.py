@@ -24,9 +24,13 @@ from tests.load.random_requests import SLOTS
 pytestmark = [pytest.mark.xdist_group("storm"), pytest.mark.timeout(900)]
 
 MODEL = "tiny-decoder"
-FLAGS = ("--slots", str(SLOTS), "--max-length", "512", "--threads", "1")
+PREFIX_BYTES = 1 << 20  # 32 chunks: soon full, so that chunks come and go
+FLAGS = (
+    *("--slots", str(SLOTS), "--max-length", "512", "--threads", "1"),
+    *("--prefix-cache-bytes", str(PREFIX_BYTES)),
+)
 CALLERS, CHANNELS = 24, 3
-MOST_GROWTH = 24 << 20  # bytes
+MOST_GROWTH = 8 << 20  # bytes
 COUNTS = [300, pytest.param(2000, marks=pytest.mark.full)]
 
 
@@ -142,6 +146,7 @@ def test_every_call_is_counted_once_as_what_it_was(storm: Storm) -> None:
     gone = storm.after.total("formerd_requests_cancelled_total")
     assert 0 < gone <= codes["CANCELLED"] + codes["DEADLINE_EXCEEDED"]
     answered = [outcome.answer.usage for outcome in storm.outcomes if outcome.code == "OK"]
+    assert storm.after.total("formerd_prefix_cache_reused_tokens_total") > 0
     for kind, tokens in (
         ("prompt", sum(usage.prompt_tokens for usage in answered)),
         ("generated", sum(usage.completion_tokens for usage in answered)),
