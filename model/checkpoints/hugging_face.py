@@ -81,5 +81,12 @@ def _longest_input(config: TransformerConfig, modules: SentenceModules) -> int:
     The truncation in tokenizer.json is not among them: it is what the last caller set.
     """
     tokenizer = read_optional_json(modules.folder / "tokenizer_config.json")
-    limits = (config.max_positions, modules.max_input, tokenizer.get("model_max_length"))
-    return int(min(limit for limit in limits if limit is not None))
+    stated = {
+        "max_seq_length": modules.max_input,
+        "model_max_length": tokenizer.get("model_max_length"),
+    }
+    limits = {name: limit for name, limit in stated.items() if limit is not None}
+    for name, limit in limits.items():
+        if not isinstance(limit, int | float) or not limit >= 1:
+            raise CheckpointError(f"{name} is {limit!r}; it must be a number of tokens")
+    return int(min((config.max_positions, *limits.values())))

@@ -61,14 +61,7 @@ def read_sentence_modules(directory: Path) -> SentenceModules:
     transformer = next(
         filter(None, (read_optional_json(folder / f) for f in _TRANSFORMER_FILES)), {}
     )
-    library = read_optional_json(directory / "config_sentence_transformers.json")
-    prompts = library.get("prompts") or {}
-    default_prompt = library.get("default_prompt_name")
-    if default_prompt is not None and default_prompt not in prompts:
-        raise CheckpointError(
-            f"config_sentence_transformers.json has default_prompt_name {default_prompt!r}, "
-            f"which is none of its prompts: {', '.join(sorted(prompts)) or 'there are none'}"
-        )
+    prompts, default_prompt = _read_prompts(directory)
     return SentenceModules(
         folder=folder,
         pooling=_read_pooling(directory),
@@ -87,6 +80,23 @@ def transformer_folder(directory: Path) -> Path:
     """
     modules = _read_modules(directory)
     return _folder(directory, modules[0]) if modules else directory
+
+
+def _read_prompts(directory: Path) -> tuple[dict[str, str], str | None]:
+    """The prompts by name, and which of them is the default."""
+    library = read_optional_json(directory / "config_sentence_transformers.json")
+    prompts = library.get("prompts") or {}
+    default_prompt = library.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise CheckpointError(
+            f"config_sentence_transformers.json has prompts {prompts!r}; it must be texts by name"
+        )
+    if default_prompt is not None and default_prompt not in prompts:
+        raise CheckpointError(
+            f"config_sentence_transformers.json has default_prompt_name {default_prompt!r}, "
+            f"which is none of its prompts: {', '.join(sorted(prompts)) or 'there are none'}"
+        )
+    return prompts, default_prompt
 
 
 def _read_pooling(directory: Path) -> Pooling | None:

@@ -40,6 +40,7 @@ def read_text_settings(directory: Path, config: dict[str, Any]) -> TextSettings:
         name: _first(generation.get(name), config.get(name))
         for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
     }
+    _check_ids(ids, directory.name)
     eos = ids["eos_token_id"]
     return TextSettings(
         pad_id=ids["pad_token_id"],
@@ -56,6 +57,13 @@ def read_text_settings(directory: Path, config: dict[str, Any]) -> TextSettings:
             name: _spelling(tokenizer[name]) for name in _CHAT_TOKENS if tokenizer.get(name)
         },
     )
+
+
+def _check_ids(ids: dict[str, Any], where: str) -> None:
+    for name, value in ids.items():
+        several = value if isinstance(value, list) and name == "eos_token_id" else [value]
+        if not all(one is None or type(one) is int for one in several):
+            raise CheckpointError(f"{where}: {name} is {value!r}; it must be a token's id")
 
 
 def _first(*values: Any) -> Any:

@@ -131,6 +131,14 @@ def test_the_least_limit_counts(tmp_path: Path, limit: int, expected: int) -> No
     assert load_checkpoint(directory).max_input == expected
 
 
+@pytest.mark.parametrize("limit", ["many", 0, -1, float("nan"), [512]])
+def test_a_limit_that_is_none(tmp_path: Path, limit: object) -> None:
+    directory = save(tiny_bert(), tmp_path)
+    (directory / "tokenizer_config.json").write_text(json.dumps({"model_max_length": limit}))
+    with pytest.raises(CheckpointError, match=r"model_max_length is .*; it must be a number"):
+        load_checkpoint(directory)
+
+
 @pytest.mark.parametrize(
     ("mode", "message"), [("lasttoken", "lasttoken"), ("mean", "embeddings of a decoder")]
 )

@@ -142,6 +142,13 @@ def test_a_default_prompt_that_is_none(tmp_path: Path) -> None:
         read_sentence_modules(directory)
 
 
+@pytest.mark.parametrize("prompts", [["query: "], {"query": 3}, "query: "])
+def test_prompts_that_are_none(tmp_path: Path, prompts: object) -> None:
+    write(tmp_path, pooling=MEAN, config_sentence_transformers={"prompts": prompts})
+    with pytest.raises(CheckpointError, match=r"prompts .* must be texts by name"):
+        read_sentence_modules(tmp_path)
+
+
 def test_modules_that_are_no_list(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text("3")
     with pytest.raises(CheckpointError, match=r"modules\.json is not a list"):

@@ -39,6 +39,20 @@ def test_end_ids(
     assert read_text_settings(directory, config).eos_ids == eos
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"eos_token_id": "3"},
+        {"eos_token_id": [3, "1"]},
+        {"bos_token_id": [1]},
+        {"pad_token_id": 0.5},
+    ],
+)
+def test_ids_that_are_none(tmp_path: Path, ids: dict[str, Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"_token_id is .*; it must be a token's id"):
+        read_text_settings(tmp_path, ids)
+
+
 def test_generation_settings_are_kept_by_name(tmp_path: Path) -> None:
     directory = write(
         tmp_path,
