@@ -156,7 +156,7 @@ def decoder_limits(
     if capacity < 2:
         raise LimitError(
             f"{manifest.name}: {cache_bytes} bytes of cache hold {positions} positions in each of "
-            f"{slots} slots; raise --cache-bytes or lower --slots"
+            f"{slots} slots; raise --cache-bytes or --memory-limit, or lower --slots"
         )
     return DecoderLimits(
         slots=slots,

@@ -18,6 +18,7 @@ from server.limits import (
 )
 
 _FLOAT_BYTES = 4
+_SERVING_BYTES = 64 << 20  # what gRPC, the allocator and the tokenizers' caches grow by
 _LOGIT_COPIES = 4  # the graph's, and those that penalties, sampling and log-probabilities make
 
 
@@ -78,7 +79,8 @@ class MemoryBudget:
 
     Attributes:
         process: what the process has before it loads a graph: interpreter, libraries, tokenizers.
-        weights, cache, prefix_cache, working: of all models, as `ModelMemory` has them.
+        weights, cache, prefix_cache, working: of all models, as `ModelMemory` has them; what
+            serving itself takes is with `working`.
     """
 
     process: int
@@ -96,7 +98,7 @@ class MemoryBudget:
             weights=sum(part.weights for part in parts),
             cache=sum(part.cache for part in parts),
             prefix_cache=sum(part.prefix_cache for part in parts),
-            working=sum(part.working for part in parts),
+            working=sum(part.working for part in parts) + _SERVING_BYTES,
         )
 
     @property

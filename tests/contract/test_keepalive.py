@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import grpc
 import pytest
@@ -40,7 +41,7 @@ async def stay_connected(channel: grpc.aio.Channel, seconds: float) -> None:
 
 async def silent_call(target: str, ping_seconds: int, seconds: float) -> None:
     async with grpc.aio.insecure_channel(target, options(ping_seconds)) as channel:
-        stream = EmbeddingServiceStub(channel).EmbedStream()
+        stream: Any = EmbeddingServiceStub(channel).EmbedStream()
         await stream.write(embed_request("a"))
         assert (await stream.read()).response.embeddings
         await stay_connected(channel, seconds)

@@ -135,6 +135,12 @@ def test_a_cache_without_room_is_refused() -> None:
     assert_refused([decoder_artefact()], "--cache-bytes", "1000", says="raise --cache-bytes")
 
 
+def test_memory_that_does_not_suffice_is_refused() -> None:
+    limit = ("--memory-limit", "1000000")
+    assert_refused([encoder_artefact()], *limit, says="raise --memory-limit")
+    assert_refused([decoder_artefact()], *limit, says="raise --cache-bytes or --memory-limit")
+
+
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     directory = shutil.copytree(encoder_artefact(), tmp_path / "damaged")
     with (directory / TOKENIZER_FILE).open("r+b") as file:
