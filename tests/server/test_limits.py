@@ -82,7 +82,7 @@ def test_capacity_never_exceeds_the_model_nor_max_length() -> None:
 
 
 def test_a_cache_without_room_is_refused_with_the_flag_to_change() -> None:
-    with pytest.raises(LimitError, match="raise --cache-bytes or lower --slots"):
+    with pytest.raises(LimitError, match="raise --cache-bytes or --memory-limit, or lower --slots"):
         decoder_limits(decoder_manifest(), 384 * 16, slots=16)
 
 
