@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.careful_runner import CarefulRunner, Runner
+from server.decoder_journal import DecoderJournal
 from server.errors import DeadlinePassed, NonFinite, ServerError
 from server.generation import Generation, Stream
 from server.limits import DecoderLimits
@@ -46,7 +47,7 @@ class DecoderWorker:
         self._metrics = metrics
         self._waiting_room = waiting_room
         self._outbox = outbox
-        self._trace = trace
+        self._journal = DecoderJournal(metrics, limits, trace)
         self._scheduler = Scheduler(limits.slots, limits.prefill_chunk)
         self._live: dict[object, Generation] = {}
 
@@ -56,8 +57,7 @@ class DecoderWorker:
         self._runner.warm_up()
         self._prefixes = PrefixStore(self._runner, self._limits, self._metrics)
         self.provider = self._runner.provider
-        self._metrics.cache_capacity_tokens.set(self._limits.slots * self._limits.capacity)
-        self._metrics.ready.set(1)
+        self._journal.ready()
         self._publish()
 
     def patience(self) -> float | None:
@@ -66,21 +66,15 @@ class DecoderWorker:
 
     def accept(self, generation: Generation) -> None:
         """Takes a request that has a place in the waiting room."""
-        prompt_tokens = len(generation.request.prompt)
         self._live[generation.ticket] = generation
         self._scheduler.add(generation.group)
-        self._metrics.tokens["prompt"].inc(prompt_tokens)
-        self._metrics.request_prompt_tokens.observe(prompt_tokens)
-        self._record(Did.ACCEPT, generation.ticket)
+        self._journal.accepted(generation)
 
     def cancel(self, ticket: Ticket) -> None:
         """Forgets a request whose caller has gone; one that has ended is ignored."""
-        if (generation := self._live.get(ticket)) is None:
-            return
-        stage = "queued" if generation.began_at is None else "running"
-        self._metrics.requests_cancelled[stage].inc()
-        self._record(Did.CANCEL, ticket)
-        self._take_out(generation)
+        if generation := self._live.get(ticket):
+            self._journal.cancelled(generation)
+            self._take_out(generation)
 
     def iterate(self) -> None:
         """Ends what has expired; then at most one chunk, one step, and the news of both."""
@@ -92,12 +86,11 @@ class DecoderWorker:
             self._decode()
         self._publish()
         self._outbox.flush()
-        if self._trace is not None:
-            self._trace.step += 1
+        self._journal.next_step()
 
     def abandon(self, error: ServerError) -> None:
         """Ends every request with an error; nothing is computed any more."""
-        self._metrics.ready.set(0)
+        self._journal.ended()
         for generation in self._live.values():
             self._leave_queue(generation)
             self._tell(generation, Failed(error))
@@ -115,7 +108,7 @@ class DecoderWorker:
         if not reused:
             return chunk
         generation.cached_tokens = reused
-        self._record(Did.REUSE, generation.ticket, span=(0, reused))
+        self._journal.record(Did.REUSE, generation.ticket, span=(0, reused))
         return self._scheduler.skip(chunk, reused)
 
     def _prefill(self, chunk: PrefillChunk) -> None:
@@ -160,8 +153,8 @@ class DecoderWorker:
         ids = generation.request.prompt[chunk.start : chunk.end]
         began = time.monotonic()
         computed = self._runner.prefill(chunk.row, ids, chunk.start, logits=logits)
-        self._observe("prefill", began, sequences=1, tokens=len(ids))
-        self._record(Did.PREFILL, generation.ticket, span=(chunk.start, chunk.end))
+        self._journal.ran("prefill", began, sequences=1, tokens=len(ids))
+        self._journal.record(Did.PREFILL, generation.ticket, span=(chunk.start, chunk.end))
         return computed
 
     def _decode(self) -> None:
@@ -169,8 +162,8 @@ class DecoderWorker:
         tokens = [self._live[row.group.key].last_token(row.index) for row in rows]
         began = time.monotonic()
         logits, errors = self._runner.decode(tokens, [row.length for row in rows])
-        self._observe("decode", began, sequences=len(rows), tokens=len(rows))
-        self._record(Did.DECODE, *(self._live[row.group.key].ticket for row in rows))
+        self._journal.ran("decode", began, sequences=len(rows), tokens=len(rows))
+        self._journal.record(Did.DECODE, *(self._live[row.group.key].ticket for row in rows))
         self._scheduler.complete_step()
         if errors:
             for index, error in errors.items():
@@ -196,7 +189,7 @@ class DecoderWorker:
         began = time.monotonic()
         choices = sample(logits, [self._stream(row).sampling for row in rows])
         now = time.monotonic()
-        self._metrics.sampling_duration.observe(now - began)
+        self._journal.sampled(now - began)
         for row, choice in zip(rows, choices, strict=True):
             if not choice.finite:
                 self._fail_row(row, NonFinite())
@@ -206,7 +199,7 @@ class DecoderWorker:
             if row.group.key in self._live
         ]
         ended = [row for row, choice in going if self._accept_token(row, choice, now)]
-        self._metrics.tokens["generated"].inc(len(going))
+        self._journal.generated(len(going))
         return ended
 
     def _accept_token(self, row: Row, choice: Choice, now: float) -> bool:
@@ -214,7 +207,7 @@ class DecoderWorker:
         generation = self._live[row.group.key]
         stream = generation.streams[row.index]
         if stream.last_token_at is not None:
-            self._metrics.inter_token_latency.observe(now - stream.last_token_at)
+            self._journal.next_token(now - stream.last_token_at)
         self._note_first_token(generation, now)
         self._tell(generation, *stream.accept(choice, now))
         if stream.finished and generation.complete:
@@ -243,10 +236,10 @@ class DecoderWorker:
         began = time.monotonic()
         parents = beams.extend(logits)
         now = time.monotonic()
-        self._metrics.sampling_duration.observe(now - began)
+        self._journal.sampled(now - began)
         self._note_first_token(generation, now)
         if beams.done:
-            self._metrics.tokens["generated"].inc(beams.count)
+            self._journal.generated(beams.count)
             self._tell(generation, *beams.events())
             self._succeed(generation, now)
         else:
@@ -256,11 +249,10 @@ class DecoderWorker:
     def _note_first_token(self, generation: Generation, now: float) -> None:
         if generation.first_token_at is None:
             generation.first_token_at = now
-            self._metrics.time_to_first_token.observe(now - generation.submitted_at)
+            self._journal.first_token(now - generation.submitted_at)
 
     def _succeed(self, generation: Generation, now: float) -> None:
-        self._metrics.request_generated_tokens.observe(generation.generated_tokens)
-        self._record(Did.SUCCEED, generation.ticket)
+        self._journal.succeeded(generation)
         self._tell(generation, generation.summary(now))
         del self._live[generation.ticket]
 
@@ -270,9 +262,7 @@ class DecoderWorker:
             self._fail(generation, error)
 
     def _fail(self, generation: Generation, error: ServerError) -> None:
-        self._record(Did.FAIL, generation.ticket)
-        if isinstance(error, NonFinite):
-            self._metrics.nonfinite_outputs.inc()
+        self._journal.failed(generation, error)
         self._tell(generation, Failed(error))
         self._take_out(generation)
 
@@ -298,19 +288,5 @@ class DecoderWorker:
         for event in events:
             self._outbox.add(generation.ticket, generation.deliver, event)
 
-    def _record(self, did: Did, *tickets: Ticket, span: tuple[int, ...] = ()) -> None:
-        if self._trace is not None:
-            self._trace.record(did, *tickets, span=span)
-
-    def _observe(self, phase: str, began: float, *, sequences: int, tokens: int) -> None:
-        self._metrics.step_duration[phase].observe(time.monotonic() - began)
-        self._metrics.engine_steps[phase].inc()
-        self._metrics.batch_sequences[phase].observe(sequences)
-        self._metrics.batch_tokens[phase].observe(tokens)
-
     def _publish(self) -> None:
-        used = self._scheduler.used_slots
-        self._metrics.slots["used"].set(used)
-        self._metrics.slots["free"].set(self._limits.slots - used)
-        self._metrics.cache_tokens.set(self._scheduler.cached_positions)
-        self._metrics.queue_depth.set(self._waiting_room.requests)
+        self._journal.publish(self._scheduler, self._waiting_room.requests)

@@ -11,8 +11,8 @@ def uniform(seed: int, completion: int, position: int) -> float:
     """The number in [0, 1) that chooses the token at a position of one completion of a request.
 
     The counter-based generator Philox-4x64-10 (Salmon et al. 2011, "Parallel random numbers: as
-    easy as 1, 2, 3"), keyed by the seed, at the counter made of completion and position. All three are
-    unsigned 64-bit integers.
+    easy as 1, 2, 3"), keyed by the seed, at the counter made of completion and position. All three
+    are unsigned 64-bit integers.
     """
     counter = (completion << 64) | position
     bits = int(Philox(key=seed, counter=counter).random_raw())

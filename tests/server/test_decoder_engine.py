@@ -143,10 +143,12 @@ async def test_completions_of_one_request_share_its_prefill() -> None:
 
 async def test_at_most_one_chunk_comes_between_two_tokens_of_a_running_row() -> None:
     """SCH-04: a long prompt does not stall a stream, and a stream does not starve a prompt."""
-    async with decoding(decoder_artefact(), capacity=256) as decoder:
+    fault = Fault()
+    async with decoding(decoder_artefact(), capacity=256, wrap=fault) as decoder:
+        fault.runner.pause()
         stream = decoder.submit(request(ids(3), 60))
-        await stream.tokens_there(5)
         prompts = [decoder.submit(request(ids(200), 2)) for _ in range(2)]
+        fault.runner.resume.set()
         await succeed(stream, *prompts)
         ticket = decoder.tickets[stream]
         steps = [n for n, e in enumerate(decoder.trace.events) if ticket in e.tickets][2:-1]
