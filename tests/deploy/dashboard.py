@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "deploy/grafana/dashboards/formerd.json"
+_LABEL = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,15 @@ class Query:
 
     expression: str
     legend: str
+
+    @property
+    def labels(self) -> set[str]:
+        """The labels that its legend needs."""
+        return set(_LABEL.findall(self.legend))
+
+    def name_of(self, labels: Mapping[str, str]) -> str:
+        """What the legend calls a series of the answer."""
+        return _LABEL.sub(lambda match: labels[match[1]], self.legend)
 
 
 @dataclass(frozen=True)

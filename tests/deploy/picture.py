@@ -6,7 +6,6 @@ load, lets Prometheus record it, and draws each panel from what its queries retu
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 
@@ -40,13 +39,13 @@ _FORMATTERS: dict[str, Formatter] = {
 @click.option("--seconds", type=float, default=60.0, show_default=True, help="Of load.")
 def main(embedder: Path, generator: Path, seconds: float) -> None:
     """Records a load and draws it."""
-    names = [load_manifest(directory).name for directory in (embedder, generator)]
+    embeds, generates = load_manifest(embedder).name, load_manifest(generator).name
     with (
         running_server([embedder, generator], "--slots", "4") as server,
         running_prometheus(server.metrics_url.split("/")[2]) as prometheus,
     ):
         start = time.time()
-        run_light_load(server.target, *names, seconds)
+        run_light_load(server.target, embeds, generates, seconds)
         time.sleep(_STEP_SECONDS)
         draw(prometheus, start, time.time(), _OUTPUT)
     click.echo(_OUTPUT)
@@ -71,7 +70,7 @@ def draw(prometheus: PrometheusProcess, start: float, end: float, path: Path) ->
 def _plot(axes: Axes, query: Query, found: list[Series], start: float) -> None:
     for series in found:
         seconds, values = zip(*series.values, strict=True)
-        label = re.sub(r"\{\{(\w+)\}\}", lambda match: series.labels[match[1]], query.legend)
+        label = query.name_of(series.labels)
         axes.plot([at - start for at in seconds], values, label=label, linewidth=1)
 
 

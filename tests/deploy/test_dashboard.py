@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 
 import pytest
 
 from tests.deploy.conftest import Watched
-from tests.deploy.dashboard import Query, load_dashboard, load_panels
+from tests.deploy.dashboard import load_dashboard, load_panels
 
 WINDOW = "5m"  # the whole load, however long ago it ended
 QUERIES = {
@@ -46,7 +45,7 @@ def test_a_query_returns_data(name: str, watched: Watched) -> None:
 @pytest.mark.xdist_group("prometheus")
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_legend_names_labels_that_the_answer_has(name: str, watched: Watched) -> None:
-    wanted = labels_of_legend(QUERIES[name])
+    wanted = QUERIES[name].labels
     for series in watched.prometheus.query(QUERIES[name].expression):
         assert wanted <= series.labels.keys()
 
@@ -62,7 +61,3 @@ def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
     ]
     assert len(set(cells)) == len(cells)
     assert max(x for x, _ in cells) < 24
-
-
-def labels_of_legend(query: Query) -> set[str]:
-    return set(re.findall(r"\{\{(\w+)\}\}", query.legend))

@@ -23,7 +23,7 @@ TOOLS = {"pip", "setuptools"}  # of every environment
 def test_a_fresh_environment_holds_what_it_should_and_serves(tmp_path: Path) -> None:
     extras = IMAGES.extras("server")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
+    python = str(tmp_path / "venv" / "bin" / "python")
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run(
         [*install, "-c", "constraints.txt", f".[{','.join(sorted(extras))}]"], cwd=ROOT, check=True
@@ -33,8 +33,10 @@ def test_a_fresh_environment_holds_what_it_should_and_serves(tmp_path: Path) -> 
     installed = {canonicalize_name(each["name"]) for each in listed}
     assert installed - TOOLS == closure(extras) - TOOLS
     IMAGES.assemble("server", tmp_path / "app")
-    check = [python, "-m", "server", encoder_artefact(), decoder_artefact(), "--check"]
-    result = subprocess.run(check, cwd=tmp_path / "app", capture_output=True, text=True)
+    check = [python, "-m", "server", *map(str, (encoder_artefact(), decoder_artefact()))]
+    result = subprocess.run(
+        [*check, "--check"], cwd=tmp_path / "app", capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     help_text = subprocess.run(
         [python, "-m", "client", "--help"], cwd=tmp_path / "app", capture_output=True, text=True
