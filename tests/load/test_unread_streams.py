@@ -95,7 +95,7 @@ async def test_fifty_unread_streams_hold_no_slot_and_nobody_up(server: ServerPro
 
 async def test_the_longest_time_of_a_request_ends_a_stream_that_is_not_read() -> None:
     """Nobody leaves: it is the server that ends them, also while their status is not read."""
-    flags = ("--slots", str(SLOTS), "--max-request-seconds", "3", "--threads", "1")
+    flags = ("--slots", str(SLOTS), "--max-request-seconds", "5", "--threads", "1")
     with running_server([decoder_artefact()], *flags) as server:
         async with unread_streams(server.target, 2 * SLOTS):
             while server.metrics().total("formerd_requests_started_total") < 2 * SLOTS:  # noqa: ASYNC110
