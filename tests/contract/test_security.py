@@ -105,7 +105,7 @@ async def test_every_service_but_health_asks_for_the_token(
 ) -> None:
     before = secured.server.metrics()
     metadata = [] if authorization is None else [("authorization", authorization)]
-    for call in every_call(channel, metadata=metadata):
+    for call in every_call(channel, metadata=metadata, timeout=10):
         error = await error_of(call)
         assert error.code() is UNAUTHENTICATED
         assert TOKEN not in str(error.details())
