@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
@@ -25,8 +28,9 @@ REFERENCE_FILE = "reference.npz"
 PARITY_FILE = "parity.json"
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
+FileContent = mmap | bytes
+
 _FILE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_READ_BYTES = 1 << 20
 
 
 class ManifestError(ValueError):
@@ -247,13 +251,30 @@ def verify_files(directory: Path, manifest: Manifest) -> None:
     Raises:
         ManifestError: naming each file that is missing, unreadable or different.
     """
-    problems = [
-        f"{name} {problem}"
-        for name, spec in sorted(manifest.files.items())
-        if (problem := _file_problem(directory / name, spec))
-    ]
+    open_files(directory, manifest)
+
+
+def open_files(directory: Path, manifest: Manifest) -> dict[str, FileContent]:
+    """The content of every listed file, mapped read-only.
+
+    Each is opened once, so what was compared is what is read, wherever a link leads later.
+
+    Raises:
+        ManifestError: as `verify_files`.
+    """
+    contents, problems = {}, []
+    for name, spec in sorted(manifest.files.items()):
+        try:
+            contents[name] = _open_file(directory / name, spec)
+        except (FileNotFoundError, IsADirectoryError):
+            problems.append(f"{name} is missing or not a regular file")
+        except OSError as error:
+            problems.append(f"{name} cannot be read: {error.strerror}")
+        except ManifestError as error:
+            problems.append(f"{name} {error}")
     if problems:
         raise ManifestError("; ".join(problems))
+    return contents
 
 
 def describe_file(path: Path) -> FileSpec:
@@ -311,25 +332,22 @@ def session_settings(device: Device, device_index: int = 0) -> SessionSettings:
     )
 
 
-def _file_problem(path: Path, spec: FileSpec) -> str | None:
-    if not path.is_file():
-        return "is missing or not a regular file"
-    try:
-        if (size := path.stat().st_size) != spec.size:
-            return f"has {size} bytes instead of {spec.size}"
-        if _sha256(path) != spec.sha256:
-            return "does not match its sha256"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return None
+def _open_file(path: Path, spec: FileSpec) -> FileContent:
+    # Without blocking: opening a named pipe would wait for whoever writes to it.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ManifestError("is missing or not a regular file")
+        if status.st_size != spec.size:
+            raise ManifestError(f"has {status.st_size} bytes instead of {spec.size}")
+        if hashlib.file_digest(file, "sha256").hexdigest() != spec.sha256:
+            raise ManifestError("does not match its sha256")
+        return mmap(file.fileno(), 0, access=ACCESS_READ) if spec.size else b""
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_READ_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(wanted: Any, value: Any, where: str) -> Any:

@@ -9,12 +9,13 @@ from pathlib import Path
 from export.manifest import (
     MANIFEST_FILE,
     TOKENIZER_FILE,
+    FileContent,
     GraphSpec,
     Manifest,
     ManifestError,
     TensorSpec,
     load_manifest,
-    verify_files,
+    open_files,
 )
 from server.interface import expected_graphs
 
@@ -25,11 +26,16 @@ class ArtefactError(Exception):
 
 @dataclass(frozen=True)
 class Artefact:
-    """A verified artefact: its manifest, where its graphs are, and its tokenizer's content."""
+    """A verified artefact: its manifest and the content of its files, as it was verified."""
 
     directory: Path
     manifest: Manifest
-    tokenizer: bytes
+    files: dict[str, FileContent]
+
+    @property
+    def tokenizer(self) -> bytes:
+        """The content of tokenizer.json."""
+        return self.files[TOKENIZER_FILE][:]
 
 
 def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact:
@@ -49,16 +55,11 @@ def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact
             raise ManifestError(
                 f"{MANIFEST_FILE} has digest {manifest.digest}, but {expect_digest} is expected"
             )
-        verify_files(directory, manifest)
+        files = open_files(directory, manifest)
         _check_interface(manifest)
-        tokenizer = (directory / TOKENIZER_FILE).read_bytes()
     except ManifestError as error:
         raise ArtefactError(f"{directory}: {error}") from None
-    except OSError as error:
-        raise ArtefactError(
-            f"{directory}: cannot read {TOKENIZER_FILE}: {error.strerror}"
-        ) from None
-    return Artefact(directory, manifest, tokenizer)
+    return Artefact(directory, manifest, files)
 
 
 def _check_interface(manifest: Manifest) -> None:

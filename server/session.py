@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from mmap import MADV_DONTNEED, mmap
 from typing import Any
 
 import onnxruntime
@@ -54,10 +55,12 @@ def open_session(artefact: Artefact, role: str, *, device_index: int = 0, thread
     settings = session_settings(device, device_index)
     if device is Device.CUDA:
         _prepare_cuda()
+    options = _session_options(settings, threads)
+    _hand_over_weights(artefact, graph, options)
     try:
         session = onnxruntime.InferenceSession(
-            str(artefact.directory / graph.file),
-            _session_options(settings, threads),
+            artefact.files[graph.file][:],
+            options,
             providers=[(settings.provider, settings.provider_options), "CPUExecutionProvider"]
             if device is Device.CUDA
             else [settings.provider],
@@ -69,6 +72,8 @@ def open_session(artefact: Artefact, role: str, *, device_index: int = 0, thread
                 f"CUDA device {device_index} cannot be used: {refusal.group()}"
             ) from None
         raise ArtefactError(f"{artefact.directory}: {graph.file} {_line(error)}") from None
+    finally:
+        _release(artefact, graph)
     session.disable_fallback()
     _check_provider(session, settings, device_index)
     _check_interface(artefact, graph, session)
@@ -93,6 +98,27 @@ def _session_options(settings: SessionSettings, threads: int) -> Any:
     for key, value in settings.config_entries.items():
         options.add_session_config_entry(key, value)
     return options
+
+
+def _hand_over_weights(artefact: Artefact, graph: GraphSpec, options: Any) -> None:
+    """Gives ONNX Runtime the verified bytes of a graph's external data.
+
+    With a table of files it opens none itself, wherever the graph says that its weights are; the
+    graph's own bytes are in the table, so that it is never empty. ONNX Runtime copies what it
+    needs while the session opens.
+    """
+    names = [graph.file, *graph.weights]
+    contents = [artefact.files[name] for name in names]
+    options.add_external_initializers_from_files_in_memory(
+        names, contents, list(map(len, contents))
+    )
+
+
+def _release(artefact: Artefact, graph: GraphSpec) -> None:
+    """Gives the mapped weights' memory back; another session would read them from disk again."""
+    for name in graph.weights:
+        if isinstance(content := artefact.files[name], mmap):
+            content.madvise(MADV_DONTNEED)
 
 
 def _prepare_cuda() -> None:

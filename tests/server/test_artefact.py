@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,6 +51,25 @@ def test_missing_and_cut_files_are_refused(decoder: Path) -> None:
     with (decoder / "decoder.data").open("r+b") as file:
         file.truncate(100)
     with pytest.raises(ArtefactError, match=r"decoder\.data has 100 bytes instead of"):
+        load_artefact(decoder)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(decoder: Path) -> None:
+    """BAD-03: reading it would wait for ever."""
+    (decoder / "decoder.data").unlink()
+    os.mkfifo(decoder / "decoder.data")
+    with pytest.raises(ArtefactError, match=r"decoder\.data is missing or not a regular file"):
+        load_artefact(decoder)
+
+
+def test_a_link_to_another_content_is_refused(decoder: Path, tmp_path: Path) -> None:
+    """BAD-03: links are followed only to what the manifest lists."""
+    data = decoder / "decoder.data"
+    other = data.rename(tmp_path / "other")
+    with other.open("r+b") as file:
+        file.write(b"x")
+    data.symlink_to(other)
+    with pytest.raises(ArtefactError, match=r"decoder\.data does not match its sha256"):
         load_artefact(decoder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from export.manifest import Device
 from server.artefact import ArtefactError, load_artefact
 from server.errors import OverLimit, StepFailed
 from server.session import DeviceError, open_session, step_error
-from tests.artefacts import decoder_artefact, encoder_artefact, reseal
+from tests.artefacts import decoder_artefact, encoder_artefact, move_weights, reseal
 from tests.server.engines import artefact
 
 CUDA = "CUDAExecutionProvider"
@@ -40,9 +41,64 @@ def test_a_graph_that_is_not_what_the_manifest_declares_is_refused(tmp_path: Pat
     directory = shutil.copytree(decoder_artefact(), tmp_path / "decoder")
     shutil.copy(encoder_artefact() / "encoder.onnx", directory / "mover.onnx")
     shutil.copy(encoder_artefact() / "encoder.data", directory)
-    reseal(directory)
+    reseal(
+        directory,
+        lambda manifest: replace(
+            manifest,
+            graphs=manifest.graphs
+            | {"mover": replace(manifest.graphs["mover"], weights=("encoder.data",))},
+        ),
+    )
     with pytest.raises(ArtefactError, match=r"mover\.onnx has other inputs than the manifest"):
         open_session(load_artefact(directory), "mover")
+
+
+@pytest.mark.parametrize("layout", ["hub cache", "mounted volume", "hard link"])
+def test_links_to_verified_files_are_served(tmp_path: Path, layout: str) -> None:
+    """BAD-03: a hub's blobs lie under other names, a volume's files behind two links."""
+    directory, blobs = tmp_path / "artefact", tmp_path / "blobs"
+    shutil.copytree(encoder_artefact(), blobs)
+    directory.mkdir()
+    if layout == "mounted volume":
+        (directory / "..data").symlink_to(blobs)
+    for path in sorted(blobs.iterdir()):
+        if layout == "mounted volume":
+            (directory / path.name).symlink_to(Path("..data") / path.name)
+        elif layout == "hard link":
+            (directory / path.name).hardlink_to(path)
+        else:
+            (directory / path.name).symlink_to(path.rename(blobs / f"blob-{path.name}"))
+    assert open_session(load_artefact(directory), "encoder").get_providers() == [CPU]
+
+
+def test_what_was_verified_is_what_is_opened(tmp_path: Path) -> None:
+    """Whatever takes the files' place between the two."""
+    directory = shutil.copytree(encoder_artefact(), tmp_path / "encoder")
+    verified = load_artefact(directory)
+    for path in directory.iterdir():
+        path.unlink()
+        path.write_bytes(b"another file")
+    assert open_session(verified, "encoder").get_providers() == [CPU]
+
+
+@pytest.mark.parametrize("place", ["parent", "absolute", "device", "unlisted", "pipe"])
+def test_weights_elsewhere_are_refused(tmp_path: Path, place: str) -> None:
+    """BAD-03: the location that the graph itself names, whatever is there."""
+    directory = shutil.copytree(encoder_artefact(), tmp_path / "encoder")
+    shutil.copy(directory / "encoder.data", tmp_path / "outside.data")
+    os.mkfifo(tmp_path / "pipe")
+    locations = {
+        "parent": "../outside.data",
+        "absolute": str(tmp_path / "outside.data"),
+        "device": "/dev/zero",
+        "unlisted": "manifest.json",
+        "pipe": "../pipe",
+    }
+    move_weights(directory, locations[place])
+    reseal(directory)
+    with pytest.raises(ArtefactError, match=r"encoder\.onnx .*not found from the table") as caught:
+        open_session(load_artefact(directory), "encoder")
+    assert "\n" not in str(caught.value)
 
 
 def test_cuda_without_its_wheel_is_refused() -> None:
