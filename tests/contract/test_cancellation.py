@@ -14,6 +14,7 @@ from tests.artefacts import learned_decoder_artefact
 from tests.contract.live_streams import undisturbed
 from tests.contract.stubs import Stubs, generate_request
 from tests.e2e.server_process import ROOT, ServerProcess, running_server
+from tests.load.process_watch import TRANSPORT_THREADS
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -52,7 +53,7 @@ async def stubs_of_two(two_slots: ServerProcess) -> AsyncIterator[Stubs]:
         two_slots.wait_until_quiet()
         after = await stubs.generation.Generate(KNOWN)
         assert after.completions == known.completions
-        assert process.num_threads() <= threads + 2  # the transport's own come and go
+        assert process.num_threads() <= threads + TRANSPORT_THREADS
 
 
 def cancelled(server: ServerProcess, stage: str) -> float:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import psutil
 
+# The transport starts threads when calls pile up, and lets them go; nobody else may.
+TRANSPORT_THREADS = 8
+
 
 class ProcessWatch:
     """Samples of the resident memory and the threads of a process."""

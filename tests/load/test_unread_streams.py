@@ -13,7 +13,7 @@ from formerd.v1 import generation_pb2 as pb
 from tests.artefacts import decoder_artefact
 from tests.contract.stubs import Stubs, generate_request
 from tests.e2e.server_process import ServerProcess, running_server
-from tests.load.process_watch import ProcessWatch
+from tests.load.process_watch import TRANSPORT_THREADS, ProcessWatch
 
 SLOTS = 4
 STREAMS, CONNECTIONS = 50, 5
@@ -90,7 +90,7 @@ async def test_fifty_unread_streams_hold_no_slot_and_nobody_up(server: ServerPro
     server.wait_until_quiet()
     watch.sample()
     assert max(watch.resident) - watch.resident[0] < MOST_GROWTH
-    assert watch.threads[-1] <= watch.threads[0] + 2
+    assert watch.threads[-1] <= watch.threads[0] + TRANSPORT_THREADS
 
 
 async def test_the_longest_time_of_a_request_ends_a_stream_that_is_not_read() -> None:
