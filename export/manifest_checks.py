@@ -10,7 +10,8 @@ from export.manifest import TOKENIZER_FILE, Manifest
 from export.parity import Check
 from model.checkpoint import Checkpoint
 
-# What the checkpoint alone decides; pooling and limits may be the user's choice.
+# What the checkpoint alone decides. The pooling may be the user's choice, and numbers show it; so
+# may the limits, within the model's own.
 _FIELDS = (
     "kind",
     "task",
@@ -38,8 +39,18 @@ def check_manifest(checkpoint: Checkpoint, manifest: Manifest, directory: Path) 
     for name in _FIELDS:
         found, wanted = getattr(manifest, name), getattr(draft, name)
         yield _equal(f"manifest {name}", found == wanted, f"{found!r} instead of {wanted!r}")
+    yield _equal("manifest limits", _within(manifest, checkpoint), f"{manifest.limits!r}")
+    if manifest.pooling is not None:
+        found, wanted = manifest.pooling.dimensions, checkpoint.config.d_model
+        yield _equal("manifest pooling", found == wanted, f"{found} dimensions, not {wanted}")
     same = (directory / TOKENIZER_FILE).read_bytes() == checkpoint.tokenizer_json
     yield _equal(TOKENIZER_FILE, same, "differs from the checkpoint's")
+
+
+def _within(manifest: Manifest, checkpoint: Checkpoint) -> bool:
+    limits, config = manifest.limits, checkpoint.config
+    positions = limits.max_positions if config.has_decoder else config.max_positions
+    return 0 < limits.max_input <= positions <= config.max_positions
 
 
 def _equal(shape: str, same: bool, note: str) -> Check:

@@ -51,6 +51,8 @@ class WeightChecks:
                     yield Check(_NAME, where, None, 0.0, "comes from no tensor of the source")
                 else:
                     yield compare(_NAME, where, tensor.numpy(), source.numpy(), bound=0.0)
+                if isinstance(tensor, ir.ExternalTensor):
+                    tensor.release()  # or the whole file stays mapped while the runtime has its own
             sources = self.checkpoint.sources
             self.traced[file] = {name: sources[name] for name in found if name in wanted}
             self.computed[file] = tuple(name for name in found if name in tables)
