@@ -10,8 +10,10 @@ import grpc
 import pytest
 from formerd.v1 import generation_pb2 as pb
 
+from tests.artefacts import decoder_artefact
 from tests.contract.answers import gather_stream, without_times
 from tests.contract.stubs import Stubs, error_of, generate_request
+from tests.e2e.server_process import running_server
 
 TOP_P = pb.Sampling(temperature=1.5, top_p=0.95, seed=11)
 
@@ -224,3 +226,16 @@ async def test_a_deadline_ends_a_request(stubs: Stubs) -> None:
     slow = generate_request("the", tokens=500, n=4)
     error = await error_of(stubs.generation.Generate(slow, timeout=0.01))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_prefix_cache_of_no_bytes_is_off() -> None:
+    request = generate_request([11] * 200, tokens=2)
+    flags = ("--slots", "2", "--prefix-cache-bytes", "0")
+    with running_server([decoder_artefact()], *flags) as server:
+        async with grpc.aio.insecure_channel(server.target) as channel:
+            for _ in range(2):
+                response = await Stubs(channel).generation.Generate(request)
+                assert response.usage.cached_tokens == 0
+        metrics = server.wait_until_quiet()
+        assert metrics.total("formerd_prefix_cache_lookups_total") == 0
+        assert metrics.total("formerd_prefix_cache_bytes") == 0

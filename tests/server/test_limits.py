@@ -75,6 +75,15 @@ def test_capacity_below_one_chunk_is_not_rounded() -> None:
     assert decoder_limits(decoder_manifest(), 384 * 4 * 50, slots=4).capacity == 50
 
 
+def test_the_prefix_cache_holds_whole_chunks_beside_the_slots() -> None:
+    manifest = decoder_manifest()
+    chunk = 64 * bytes_per_position(manifest)
+    without = decoder_limits(manifest, MEBIBYTE)
+    limits = decoder_limits(manifest, MEBIBYTE, prefix_cache_bytes=3 * chunk - 1)
+    assert (without.cached_chunks, limits.cached_chunks) == (0, 2)
+    assert limits.capacity == without.capacity
+
+
 def test_capacity_never_exceeds_the_model_nor_max_length() -> None:
     manifest = decoder_manifest()
     assert decoder_limits(manifest, MEBIBYTE * 1000).capacity == 960

@@ -54,6 +54,7 @@ def test_defaults() -> None:
         ("--device", "cuda", "device", DeviceChoice(Device.CUDA)),
         ("--device", "cuda:3", "device", DeviceChoice(Device.CUDA, 3)),
         ("--slots", "2", "slots", 2),
+        ("--prefix-cache-bytes", "0", "prefix_cache_bytes", 0),
         ("--max-wait-ms", "1.5", "max_wait_ms", 1.5),
         (
             "--expect-digest",
