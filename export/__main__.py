@@ -1,4 +1,4 @@
-"""python -m export: build, verify and inspect artefacts."""
+"""python -m export: build, verify and inspect artefacts, and look inside a model."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from typing import Any
 import click
 from rich.console import Console
 
+from export.attention_map import AttentionError, attention_map
 from export.build import TOLERANCE, BuildError, BuildOptions, ParityFailure, build
 from export.gate import GateError
 from export.graph import ExportError
+from export.heatmap import draw
 from export.inspection import inspect_artefact, render
+from export.lstm_comparison import compare_with_lstm, render_comparison
 from export.manifest import Device, ManifestError, Precision, load_manifest
 from export.parity import ParityReport
 from export.progress import ShownSteps
 from export.source import SourceError, default_name, resolve_source
 from export.verify import load_verified, replay, verify_against
 from model.checkpoint import CheckpointError
-from model.config import PoolingMode
+from model.checkpoints import load_checkpoint
+from model.config import PoolingMode, TransformerConfig
 
-_USAGE_ERRORS = (SourceError, BuildError)
+_USAGE_ERRORS = (SourceError, BuildError, AttentionError)
 _FAILURES = (CheckpointError, ExportError, GateError, ManifestError, OSError)
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -180,13 +184,48 @@ def verify_command(
 @cli.command(name="inspect")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def inspect_command(directory: Path, as_json: bool) -> None:
+@click.option(
+    "--compare-lstm", is_flag=True, help="Count parameters beside a 6-layer LSTM of equal width."
+)
+def inspect_command(directory: Path, as_json: bool, compare_lstm: bool) -> None:
     """Shows what an artefact is: graphs, parameters, bytes, operators, cache, parity."""
     inspection = inspect_artefact(directory, load_manifest(directory))
+    config = TransformerConfig.from_json(inspection.manifest.config)
+    comparison = compare_with_lstm(config) if compare_lstm else None
     if as_json:
-        _print_json(inspection.to_json())
-    else:
-        Console().print(render(inspection))
+        more = {"lstm": comparison.to_json()} if comparison else {}
+        _print_json(inspection.to_json() | more)
+        return
+    console = Console()
+    console.print(render(inspection))
+    if comparison:
+        console.print(render_comparison(comparison))
+
+
+@cli.command(name="attention", epilog=_SOURCE_HELP)
+@click.argument("source")
+@click.option("--text", required=True, help="What the model reads.")
+@click.option("--target", help="What an encoder-decoder has written: shows its cross-attention.")
+@click.option("--layer", type=int, metavar="N", help="From 0.  [default: the last]")
+@click.option("--head", type=int, metavar="N", help="From 0.  [default: the mean of all]")
+@click.option("--revision", metavar="R", help="Branch, tag or commit of a hub id.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, help="A .png or .html to write."
+)
+def attention_command(
+    source: str,
+    text: str,
+    target: str | None,
+    layer: int | None,
+    head: int | None,
+    revision: str | None,
+    output: Path,
+) -> None:
+    """Draws which tokens each token attends to, as a heatmap."""
+    checkpoint = load_checkpoint(resolve_source(source, revision).path)
+    attention = attention_map(checkpoint, text, target, layer, head)
+    draw(attention, output)
+    click.echo(f"{output}: {attention.title}")
 
 
 def _report(report: ParityReport, as_json: bool, more: dict[str, Any]) -> None:

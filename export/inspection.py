@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
@@ -13,7 +15,8 @@ import onnx_ir as ir
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from export.manifest import GraphSpec, Manifest, TensorSpec
+from export.manifest import MANIFEST_FILE, PARITY_FILE, GraphSpec, Manifest, TensorSpec
+from export.parts import count_by_part
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,21 @@ class GraphInspection:
     role: str
     spec: GraphSpec
     parameters: int
+    parameters_by_part: dict[str, int]
     bytes: int  # of the graph and its weights
+    bytes_by_dtype: dict[str, int]  # of the constants
     operators: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ParityRow:
+    """One line of the parity report; `difference` is None where none could be told."""
+
+    file: str
+    check: str
+    shape: str
+    difference: float | None
+    bound: float
 
 
 @dataclass(frozen=True)
@@ -33,11 +49,13 @@ class Inspection:
 
     Attributes:
         cache_bytes_per_position: of one slot, over all layers; 0 for encoders.
+        parity: the rows of the parity report, weights that agree summed up by graph.
     """
 
     manifest: Manifest
     graphs: tuple[GraphInspection, ...]
     cache_bytes_per_position: int
+    parity: tuple[ParityRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -55,30 +73,61 @@ def inspect_artefact(directory: Path, manifest: Manifest) -> Inspection:
         for spec in graph.inputs
         if spec.name.startswith("past.")
     ]
-    return Inspection(manifest, graphs, sum(map(_position_bytes, pasts)))
+    parity = tuple(_parity_rows(directory, manifest))
+    return Inspection(manifest, graphs, sum(map(_position_bytes, pasts)), parity)
 
 
 def render(inspection: Inspection) -> RenderableType:
     """Tables for a terminal."""
-    return Group(_summary(inspection), *(_interface(graph) for graph in inspection.graphs))
+    return Group(
+        _summary(inspection),
+        *(_interface(graph) for graph in inspection.graphs),
+        _parity_table(inspection.parity),
+    )
 
 
 def _inspect_graph(
     directory: Path, role: str, spec: GraphSpec, manifest: Manifest
 ) -> GraphInspection:
     graph = ir.load(directory / spec.file).graph
-    tensors = [value.const_value for value in graph.initializers.values()]
+    tensors = {
+        name: value.const_value
+        for name, value in graph.initializers.items()
+        if value.const_value is not None
+    }
+    parts = count_by_part(
+        (name, tensor.size)
+        for name, tensor in tensors.items()
+        if np.issubdtype(tensor.dtype.numpy(), np.inexact)
+    )
+    sizes: Counter[str] = Counter()
+    for tensor in tensors.values():
+        sizes[tensor.dtype.numpy().name] += tensor.nbytes
     return GraphInspection(
         role=role,
         spec=spec,
-        parameters=sum(
-            tensor.size
-            for tensor in tensors
-            if tensor is not None and np.issubdtype(tensor.dtype.numpy(), np.inexact)
-        ),
+        parameters=sum(parts.values()),
+        parameters_by_part=parts,
         bytes=sum(manifest.files[name].size for name in (spec.file, *spec.weights)),
+        bytes_by_dtype=dict(sizes.most_common()),
         operators=dict(Counter(node.op_type for node in graph).most_common()),
     )
+
+
+def _parity_rows(directory: Path, manifest: Manifest) -> Iterator[ParityRow]:
+    """What parity.json says."""
+    compared: dict[str, list[dict[str, Any]]] = {}
+    for check in json.loads((directory / PARITY_FILE).read_bytes())["checks"]:
+        file, _, tensor = check["shape"].partition(": ")
+        if check["name"] == "weights" and tensor and check["passed"]:
+            compared.setdefault(file, []).append(check)
+            continue
+        files = {"weights": file, "content": MANIFEST_FILE, "moved row": "mover.onnx"}
+        where = files.get(check["name"], manifest.graphs[manifest.kind].file)
+        yield ParityRow(where, check["name"], check["shape"], check["difference"], check["bound"])
+    for file, checks in compared.items():
+        worst = max(check["difference"] for check in checks)
+        yield ParityRow(file, "weights", f"{len(checks)} tensors, each exactly", worst, 0.0)
 
 
 def _position_bytes(past: TensorSpec) -> int:
@@ -112,13 +161,33 @@ def _summary(inspection: Inspection) -> Table:
 
 def _interface(graph: GraphInspection) -> Table:
     title = f"{graph.spec.file}: {graph.parameters:,} parameters, {graph.bytes:,} bytes"
-    operators = ", ".join(f"{name} {count}" for name, count in graph.operators.items())
-    table = Table(title=title, caption=operators, title_justify="left", caption_justify="left")
+    caption = "\n".join(
+        f"{what}: {', '.join(f'{name} {count:,}' for name, count in counts.items())}"
+        for what, counts in (
+            ("parameters", graph.parameters_by_part),
+            ("bytes", graph.bytes_by_dtype),
+            ("operators", graph.operators),
+        )
+        if counts
+    )
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
     for column in ("", "name", "type", "shape"):
         table.add_column(column)
     for side, specs in (("in", graph.spec.inputs), ("out", graph.spec.outputs)):
         for name, dtype, shape in _folded(specs):
             table.add_row(side, name, dtype, shape)
+    return table
+
+
+def _parity_table(rows: tuple[ParityRow, ...]) -> Table:
+    table = Table(title=PARITY_FILE, title_justify="left")
+    for column in ("graph", "check", "shapes"):
+        table.add_column(column)
+    for column in ("worst difference", "bound"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        found = "none can be told" if row.difference is None else f"{row.difference:.2g}"
+        table.add_row(row.file, row.check, row.shape, found, f"{row.bound:.2g}")
     return table
 
 

@@ -126,7 +126,7 @@ def test_verify_finds_a_planted_fault(tmp_path: Path, run: Run) -> None:
     assert "FAILED prefill (batch 1, row 0 of length 17, past 0)" in wrong.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["build"], ["verify"], ["inspect"]])
+@pytest.mark.parametrize("command", [[], ["build"], ["verify"], ["inspect"], ["attention"]])
 def test_help_is_complete(command: list[str], run: Run) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -136,5 +136,23 @@ def test_help_is_complete(command: list[str], run: Run) -> None:
 
 
 def test_inspect_prints_json(run: Run) -> None:
-    result = run("inspect", decoder_artefact(), "--json")
-    assert json.loads(result.stdout)["cache_bytes_per_position"] == 512
+    result = run("inspect", decoder_artefact(), "--json", "--compare-lstm")
+    values = json.loads(result.stdout)
+    assert values["cache_bytes_per_position"] == 512
+    assert values["lstm"]["hidden"] == 64
+
+
+def test_inspect_prints_tables(run: Run) -> None:
+    result = run("inspect", decoder_artefact(), "--compare-lstm")
+    assert "6-layer LSTM of 64" in result.stdout
+    assert "parity.json" in result.stdout
+
+
+def test_attention_is_drawn(tmp_path: Path, run: Run) -> None:
+    checkpoint, page = write_decoder(tmp_path / "checkpoint"), tmp_path / "map.html"
+    drawn = run("attention", checkpoint, "--text", "the sea", "--output", page)
+    assert drawn.exit_code == 0
+    assert "decoder, layer 1, mean of all heads" in page.read_text()
+    refused = run("attention", checkpoint, "--text", "the sea", "--head", 9, "--output", page)
+    assert refused.exit_code == 2
+    assert "error: --head 9; the model has 0 to 3" in refused.stderr

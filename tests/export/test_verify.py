@@ -94,6 +94,11 @@ def test_inspection_counts(decoder: Path) -> None:
     weights = sum((decoder / name).stat().st_size for name in ("decoder.data", "decoder.onnx"))
     assert graphs["decoder"].bytes == weights
     assert graphs["decoder"].parameters == tensors + tables
+    assert sum(graphs["decoder"].parameters_by_part.values()) == tensors + tables
+    assert graphs["decoder"].bytes_by_dtype["float32"] == 4 * (tensors + tables)
+    weights_row = next(row for row in inspection.parity if row.check == "weights")
+    assert (weights_row.file, weights_row.difference) == ("decoder.onnx", 0.0)
+    assert {"prefill", "decode", "greedy tokens"} <= {row.check for row in inspection.parity}
     assert json.loads(json.dumps(inspection.to_json()))["manifest"]["kind"] == "decoder"
     console = Console(width=200, record=True, file=StringIO())
     console.print(render(inspection))
