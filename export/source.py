@@ -11,9 +11,13 @@ from export.manifest import SourceSpec, describe_file
 
 PACKAGE_PREFIX = "package:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# What a checkpoint's directory may hold that matters, as hub patterns and as globs.
 _OLDER = "0_Transformer"  # where Sentence-Transformers used to keep what is now beside modules.json
-_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "*.jinja", "*/config.json")
+_TEXTS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+# What matters of what a checkpoint's directory may hold, as globs.
+_FILES = (*_TEXTS, "*.safetensors", "*/config.json")
+# What is downloaded, where `*` stands for folders too: a repository may hold its weights a second
+# time, under other names and as large again.
+_DOWNLOADED = (*_TEXTS, "model*.safetensors", f"{_OLDER}/model*.safetensors")
 
 
 class SourceError(ValueError):
@@ -122,7 +126,7 @@ def _download(hub_id: str, revision: str | None) -> Source:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
-        path = Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(_FILES)))
+        path = Path(snapshot_download(hub_id, revision=revision, allow_patterns=list(_DOWNLOADED)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         at = f" at revision {revision}" if revision else ""

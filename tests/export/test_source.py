@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,29 @@ def hub_cache(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     return snapshot
+
+
+def test_a_hub_is_asked_for_what_is_needed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def snapshot_download(hub_id: str, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.extend(allow_patterns)
+        return "cache/commit"
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
+    resolve_source("some-org/some-model")
+    files = {
+        "config.json": True,
+        "model-00001-of-00002.safetensors": True,
+        "0_Transformer/model.safetensors": True,
+        "1_Pooling/config.json": True,
+        "consolidated.safetensors": False,
+        "original/consolidated.00.pth": False,
+        "pytorch_model.bin": False,
+        "onnx/model.onnx": False,
+    }
+    for name, wanted in files.items():
+        assert any(fnmatch(name, pattern) for pattern in asked) == wanted, name
 
 
 @pytest.mark.parametrize("revision", [None, "main", _COMMIT])
