@@ -7,7 +7,14 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 class Steps(Protocol):
@@ -37,7 +44,8 @@ class ShownSteps:
         self._console = Console(stderr=True)
         self._bar: Progress | None = None
         if self._console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+            times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+            columns = (TextColumn("{task.description}"), BarColumn(), *times)
             self._bar = Progress(*columns, console=self._console, transient=True)
         self._task: TaskID | None = None
         self._expected = 0
