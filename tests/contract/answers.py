@@ -8,7 +8,7 @@ from formerd.v1 import generation_pb2 as pb
 
 
 async def gather_stream(stream: Any) -> pb.GenerateResponse:
-    """A whole answer put together from the events of a stream, its times left out."""
+    """A whole answer put together from the events of a stream, as `without_times` leaves it."""
     response = pb.GenerateResponse()
     completions: dict[int, pb.Completion] = {}
     async for event in stream:
@@ -30,11 +30,12 @@ async def gather_stream(stream: Any) -> pb.GenerateResponse:
                 response.usage.CopyFrom(event.summary.usage)
                 response.prompt_logprobs.extend(event.summary.prompt_logprobs)
     response.completions.extend(completions[index] for index in sorted(completions))
-    return response
+    return without_times(response)
 
 
 def without_times(response: pb.GenerateResponse) -> pb.GenerateResponse:
-    """The same answer without what differs from call to call: its times and its id."""
+    """The same answer without what differs from call to call: times, id, and what was cached."""
+    response.usage.ClearField("cached_tokens")
     response.ClearField("timing")
     response.ClearField("request_id")
     return response
