@@ -11,7 +11,7 @@ from itertools import islice
 from client.errors import CallFailed
 from client.sync import Client
 
-_PREFIX = "The same beginning of many prompts. " * 4  # more than one prefill chunk
+_PREFIX = "The same beginning of many prompts. " * 10  # more than one prefill chunk
 _PAUSE = 0.05  # seconds
 
 
@@ -65,4 +65,4 @@ def _mistake(client: Client, model: str) -> None:
     """Asks for a prompt that is longer than the model takes."""
     with suppress(CallFailed):
         client.generate([5] * 10_000, model=model)
-    time.sleep(_PAUSE)
+    time.sleep(10 * _PAUSE)

@@ -6,6 +6,7 @@ load, lets Prometheus record it, and draws each panel from what its queries retu
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _OUTPUT = ROOT / "docs" / "dashboard.png"
 _COLUMNS = 4
 _WINDOW = "10s"
 _STEP_SECONDS = 1.0
+_SMALLEST_SPAN = 1e-3
 _FORMATTERS: dict[str, Formatter] = {
     "s": EngFormatter("s"),
     "bytes": EngFormatter("B"),
@@ -55,7 +57,7 @@ def draw(prometheus: PrometheusProcess, start: float, end: float, path: Path) ->
     """Writes a PNG of all panels between two Unix times."""
     panels = [panel for panel in load_panels(_WINDOW) if panel.kind == "timeseries"]
     rows = -(-len(panels) // _COLUMNS)
-    figure = Figure(figsize=(5 * _COLUMNS, 3.2 * rows), layout="constrained")
+    figure = Figure(figsize=(5 * _COLUMNS, 3.6 * rows), layout="constrained")
     grid = figure.subplots(rows, _COLUMNS, squeeze=False).flat
     for panel, axes in zip(panels, grid, strict=False):
         for query in panel.queries:
@@ -70,18 +72,22 @@ def draw(prometheus: PrometheusProcess, start: float, end: float, path: Path) ->
 def _plot(axes: Axes, query: Query, found: list[Series], start: float) -> None:
     for series in found:
         seconds, values = zip(*series.values, strict=True)
-        label = query.name_of(series.labels)
+        # Labels are closed sets: most series of some panels are zero, or of nothing.
+        tells = any(math.isfinite(value) and value > 0 for value in values)
+        label = query.name_of(series.labels) if tells else None
         axes.plot([at - start for at in seconds], values, label=label, linewidth=1)
 
 
 def _dress(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=10)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * max(axes.get_ylim()[1], _SMALLEST_SPAN))
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     axes.yaxis.set_major_formatter(_FORMATTERS[panel.unit])
     axes.tick_params(labelsize=8)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=6, ncols=2, loc="upper left")
+    if axes.get_legend_handles_labels()[0]:
+        below = (0.5, -0.1)
+        axes.legend(fontsize=7, ncols=3, frameon=False, loc="upper center", bbox_to_anchor=below)
 
 
 if __name__ == "__main__":
