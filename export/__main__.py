@@ -24,6 +24,7 @@ from export.lstm_comparison import compare_with_lstm, render_comparison
 from export.manifest import Device, ManifestError, Precision, load_manifest
 from export.parity import ParityReport
 from export.progress import ShownSteps
+from export.session import SessionError
 from export.source import SourceError, default_name, resolve_source
 from export.verify import load_verified, replay, verify_against
 from model.checkpoint import CheckpointError
@@ -31,7 +32,7 @@ from model.checkpoints import load_checkpoint
 from model.config import PoolingMode, TransformerConfig
 
 _USAGE_ERRORS = (SourceError, BuildError, AttentionError)
-_FAILURES = (CheckpointError, ExportError, GateError, ManifestError, OSError)
+_FAILURES = (CheckpointError, ExportError, GateError, ManifestError, SessionError, OSError)
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 _SOURCE_HELP = """SOURCE is a directory with config.json and *.safetensors, a .gguf file,

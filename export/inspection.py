@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,17 @@ import onnx_ir as ir
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from export.manifest import MANIFEST_FILE, PARITY_FILE, GraphSpec, Manifest, TensorSpec
+from export.manifest import (
+    MANIFEST_FILE,
+    PARITY_FILE,
+    GraphSpec,
+    Manifest,
+    ManifestError,
+    TensorSpec,
+)
+from export.parity import Check
 from export.parts import count_by_part
+from export.structure import check_structure
 
 
 @dataclass(frozen=True)
@@ -62,7 +71,12 @@ class Inspection:
 
 
 def inspect_artefact(directory: Path, manifest: Manifest) -> Inspection:
-    """Reads the graphs; digests are not compared."""
+    """Reads the graphs and the parity report; digests are not compared.
+
+    Raises:
+        ManifestError: they are not what the manifest describes.
+    """
+    check_structure(directory, manifest)
     graphs = tuple(
         _inspect_graph(directory, role, spec, manifest)
         for role, spec in sorted(manifest.graphs.items())
@@ -116,18 +130,26 @@ def _inspect_graph(
 
 def _parity_rows(directory: Path, manifest: Manifest) -> Iterator[ParityRow]:
     """What parity.json says."""
-    compared: dict[str, list[dict[str, Any]]] = {}
-    for check in json.loads((directory / PARITY_FILE).read_bytes())["checks"]:
-        file, _, tensor = check["shape"].partition(": ")
-        if check["name"] == "weights" and tensor and check["passed"]:
-            compared.setdefault(file, []).append(check)
+    equal: Counter[str] = Counter()
+    for check in _read_checks(directory / PARITY_FILE):
+        file, _, tensor = check.shape.partition(": ")
+        if check.name == "weights" and tensor and check.passed:
+            equal[file] += 1
             continue
         files = {"weights": file, "content": MANIFEST_FILE, "moved row": "mover.onnx"}
-        where = files.get(check["name"], manifest.graphs[manifest.kind].file)
-        yield ParityRow(where, check["name"], check["shape"], check["difference"], check["bound"])
-    for file, checks in compared.items():
-        worst = max(check["difference"] for check in checks)
-        yield ParityRow(file, "weights", f"{len(checks)} tensors, each exactly", worst, 0.0)
+        where = files.get(check.name, manifest.graphs[manifest.kind].file)
+        yield ParityRow(where, check.name, check.shape, check.difference, check.bound)
+    for file, count in equal.items():
+        yield ParityRow(file, "weights", f"{count} tensors, each exactly", 0.0, 0.0)
+
+
+def _read_checks(path: Path) -> list[Check]:
+    names = [field.name for field in fields(Check)]
+    try:
+        checks = json.loads(path.read_bytes())["checks"]
+        return [Check(**{name: check[name] for name in names}) for check in checks]
+    except (ValueError, TypeError, LookupError) as error:
+        raise ManifestError(f"{path.name} is no parity report: {error!r}") from None
 
 
 def _position_bytes(past: TensorSpec) -> int:

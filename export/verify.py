@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import BadZipFile
 
 from export.gate import Gate, GateTask, run_gate
 from export.manifest import (
@@ -35,17 +36,25 @@ def load_verified(directory: Path, steps: Steps) -> Manifest:
 
 
 def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) -> ParityReport:
-    """Runs the graphs on the inputs that were stored at build."""
+    """Runs the graphs on the inputs that were stored at build.
+
+    Raises:
+        ManifestError: there are none that fit the graphs.
+        SessionError: a graph does not open.
+    """
     steps.advance(f"replaying {REFERENCE_FILE}")
     reference = directory / REFERENCE_FILE
     graph = manifest.graphs[manifest.kind]
     session = open_session(directory / graph.file, session_settings(manifest.device))
-    checks = (
-        replay_encoder(reference, session, tolerance)
-        if manifest.kind == "encoder"
-        else replay_decoder(reference, session, graph, tolerance)
-    )
-    return ParityReport(tolerance=tolerance, checks=tuple(checks))
+    try:
+        checks = tuple(
+            replay_encoder(reference, session, tolerance)
+            if manifest.kind == "encoder"
+            else replay_decoder(reference, session, graph, tolerance)
+        )
+    except (BadZipFile, LookupError, RuntimeError, ValueError) as error:
+        raise ManifestError(f"{REFERENCE_FILE} cannot be replayed: {error}") from error
+    return ParityReport(tolerance=tolerance, checks=checks)
 
 
 def verify_against(

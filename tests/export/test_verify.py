@@ -15,10 +15,18 @@ from rich.console import Console
 from export.inspection import inspect_artefact, render
 from export.manifest import GraphSpec, Manifest, ManifestError, TensorSpec, load_manifest
 from export.progress import SilentSteps
+from export.session import SessionError
 from export.source import resolve_source
 from export.structure import check_structure
 from export.verify import load_verified, replay, verify_against
-from tests.artefacts import decoder_artefact, encoder_artefact, read_weight, reseal, write_weight
+from tests.artefacts import (
+    decoder_artefact,
+    encoder_artefact,
+    move_weights,
+    read_weight,
+    reseal,
+    write_weight,
+)
 from tests.checkpoints import DECODER, random_tensors, write_decoder
 
 
@@ -49,6 +57,37 @@ def test_another_source_is_refused_by_the_files_that_differ(decoder: Path, tmp_p
     other = resolve_source(str(write_decoder(tmp_path / "other", seed=1)))
     with pytest.raises(ManifestError, match=r"another source; these differ: model\.safetensors$"):
         verify_against(other, decoder, load_manifest(decoder), 1e-4, SilentSteps())
+
+
+def _write(name: str, content: bytes) -> Callable[[Path], object]:
+    return lambda artefact: (artefact / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_write("decoder.onnx", b""), r"decoder\.onnx"),
+        (_write("decoder.data", b""), r"decoder\.(onnx|data)"),
+        (_write("decoder.data", b"version https://git-lfs.github.com/spec/v1\n"), "decoder"),
+        (_write("reference.npz", b"PK"), r"reference\.npz cannot be replayed"),
+        (lambda artefact: move_weights(artefact, "../outside.data"), "which is not its file"),
+        (lambda artefact: move_weights(artefact, "/dev/zero"), "in /dev/zero, which is not its"),
+    ],
+)
+def test_damage_is_refused_though_the_digests_fit(
+    decoder: Path, damage: Callable[[Path], object], message: str
+) -> None:
+    """BAD-01 and BAD-03, by the command line's `verify`."""
+    damage(decoder)
+    reseal(decoder)
+    with pytest.raises((ManifestError, SessionError), match=message):
+        replay(decoder, load_verified(decoder, SilentSteps()), 1e-4, SilentSteps())
+
+
+def test_a_parity_report_that_is_none_is_named(decoder: Path) -> None:
+    (decoder / "parity.json").write_text('{"checks": [1]}')
+    with pytest.raises(ManifestError, match=r"parity\.json is no parity report"):
+        inspect_artefact(decoder, load_manifest(decoder))
 
 
 def _rename_input(manifest: Manifest) -> Manifest:
