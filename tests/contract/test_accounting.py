@@ -10,6 +10,7 @@ import pytest
 from formerd.v1 import generation_pb2 as pb
 
 from tests.contract.stubs import Stubs, generate_request
+from tests.contract.waiting import measured
 from tests.e2e.server_process import MetricsSnapshot, ServerProcess
 
 MODEL, UNKNOWN = "tiny-decoder", "unknown"
@@ -93,9 +94,7 @@ async def test_forty_streams_cancelled_at_once_leave_nothing_behind(
     streams = [stubs.generation.GenerateStream(long) for _ in range(40)]
     await streams[0].read()
     name = "formerd_requests_started_total"
-    async with asyncio.timeout(60):
-        while server.metrics().total(name) < before.total(name) + 40:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await measured(server, lambda now: now.total(name) == before.total(name) + 40)
     for stream in streams:
         stream.cancel()
     after = server.wait_until_quiet()

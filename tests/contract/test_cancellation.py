@@ -13,6 +13,7 @@ import pytest
 from tests.artefacts import learned_decoder_artefact
 from tests.contract.live_streams import undisturbed
 from tests.contract.stubs import Stubs, generate_request
+from tests.contract.waiting import measured
 from tests.e2e.server_process import ROOT, ServerProcess, running_server
 from tests.load.process_watch import TRANSPORT_THREADS
 
@@ -113,12 +114,8 @@ async def test_cancelling_in_the_queue_leaves_the_queue(
         for _ in range(rounds):
             before = cancelled(two_slots, "queued")
             waiting = [stubs_of_two.generation.GenerateStream(LONG) for _ in range(20)]
-            async with asyncio.timeout(60):
-                while two_slots.metrics().total("formerd_queue_depth") < 15:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await measured(two_slots, lambda now: now.total("formerd_queue_depth") >= 15)
             for stream in waiting:
                 stream.cancel()
-            async with asyncio.timeout(60):
-                while two_slots.metrics().total("formerd_requests_in_flight") > 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await measured(two_slots, lambda now: now.total("formerd_requests_in_flight") <= 2)
             assert cancelled(two_slots, "queued") >= before + 5

@@ -12,7 +12,8 @@ from formerd.v1 import generation_pb2 as pb
 
 from tests.artefacts import decoder_artefact
 from tests.contract.stubs import Stubs, generate_request
-from tests.e2e.server_process import ServerProcess, running_server
+from tests.contract.waiting import measured
+from tests.e2e.server_process import MetricsSnapshot, ServerProcess, running_server
 from tests.load.process_watch import TRANSPORT_THREADS, ProcessWatch
 
 SLOTS = 4
@@ -53,16 +54,10 @@ async def unread_streams(target: str, count: int) -> AsyncIterator[None]:
             stream.cancel()
 
 
-async def wait_for_slots(server: ServerProcess) -> None:
-    """Waits until nothing is generated any more, whoever still has to read."""
-    async with asyncio.timeout(120):
-        while any(  # noqa: ASYNC110
-            (
-                server.metrics().total("formerd_queue_depth"),
-                server.metrics().total("formerd_slots", {"state": "used"}),
-            )
-        ):
-            await asyncio.sleep(0.05)
+def nothing_is_generated(now: MetricsSnapshot) -> bool:
+    """Whether no slot is used or waited for, whoever still has to read."""
+    used = now.total("formerd_slots", {"state": "used"})
+    return not used + now.total("formerd_queue_depth")
 
 
 async def test_fifty_unread_streams_hold_no_slot_and_nobody_up(server: ServerProcess) -> None:
@@ -76,10 +71,9 @@ async def test_fifty_unread_streams_hold_no_slot_and_nobody_up(server: ServerPro
             for _ in range(5):
                 assert (await normal.Generate(request)).completions == alone.completions
                 watch.sample()
-            await wait_for_slots(server)
+            snapshot = await measured(server, nothing_is_generated)
             watch.sample()
             # Generated to the end, and not read: else nothing was tested.
-            snapshot = server.metrics()
             in_flight = snapshot.total("formerd_requests_in_flight", {"method": "GenerateStream"})
             assert in_flight > STREAMS / 2
             generated = snapshot.total("formerd_tokens_total", {"kind": "generated"})
@@ -98,8 +92,8 @@ async def test_the_longest_time_of_a_request_ends_a_stream_that_is_not_read() ->
     flags = ("--slots", str(SLOTS), "--max-request-seconds", "5", "--threads", "1")
     with running_server([decoder_artefact()], *flags) as server:
         async with unread_streams(server.target, 2 * SLOTS):
-            while server.metrics().total("formerd_requests_started_total") < 2 * SLOTS:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+            name = "formerd_requests_started_total"
+            await measured(server, lambda now: now.total(name) == 2 * SLOTS)
             snapshot = await asyncio.to_thread(server.wait_until_quiet, 60)
             late = snapshot.total("formerd_requests_total", {"code": "DEADLINE_EXCEEDED"})
             assert late == 2 * SLOTS
