@@ -28,6 +28,7 @@ from export.manifest import (
     canonical_json,
     describe_file,
 )
+from export.memory import give_back_memory
 from export.mover_graph import write_mover_graph
 from export.parity import ParityReport
 from export.progress import Steps
@@ -105,6 +106,7 @@ def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_
     steps.expect(3)
     with _staging(options.output) as directory:
         manifest = _write(source, options, directory, steps)
+        give_back_memory()  # the gate needs it
         report = gate(
             GateTask(
                 directory,

@@ -19,6 +19,7 @@ from export.decoder_checks import DecoderChecks
 from export.encoder_checks import EncoderChecks
 from export.manifest import REFERENCE_FILE, TOKENIZER_FILE, Manifest, session_settings
 from export.manifest_checks import check_manifest
+from export.memory import give_back_memory
 from export.parity import Check, ParityReport
 from export.progress import Steps
 from export.reference import decoder_reference, encoder_reference, write_reference
@@ -90,6 +91,7 @@ def _check(task: GateTask, steps: Steps) -> ParityReport:
     checks += weights.compare({file: task.directory / file for file in files})
     model = checkpoint.build()
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
+    give_back_memory()
     numbers = _number_checks(task, model)
     steps.expect(len(numbers))
     for label, run in numbers.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
 import signal
 import subprocess
@@ -122,22 +121,6 @@ def test_a_failed_gate_leaves_nothing_and_lists_everything(tmp_path: Path) -> No
     assert len(failures) > 5
     assert all("worst difference" in line and "bound 1e-12" in line for line in failures)
     assert any("batch 7, lengths 1 5 2 64 9 33 128" in line for line in failures)
-
-
-class _InterruptedSteps(SilentSteps):
-    """Whoever watches loses patience while the weights are compared."""
-
-    def advance(self, label: str) -> None:
-        if label.startswith("comparing"):
-            signal.raise_signal(signal.SIGINT)
-
-
-def test_interrupted_while_verifying_nothing_is_left(tmp_path: Path) -> None:
-    source = resolve_source(str(write_encoder(tmp_path / "checkpoint")))
-    with pytest.raises(KeyboardInterrupt):
-        build(source, BuildOptions(tmp_path / "artefact", "sample"), _InterruptedSteps())
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
-    assert not multiprocessing.active_children()
 
 
 @pytest.mark.full

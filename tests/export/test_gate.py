@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -194,6 +196,20 @@ def test_a_manifest_that_says_something_else_is_found(tmp_path: Path) -> None:
         if not check.passed
     ]
     assert failures == ["manifest prompts", "manifest chat_template", "tokenizer.json"]
+
+
+class _InterruptedSteps(SilentSteps):
+    """Whoever watches loses patience while the weights are compared."""
+
+    def advance(self, label: str) -> None:
+        if label.startswith("comparing"):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_the_gate_process_ends_with_an_interrupted_call(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_gate(_task(*_copies("encoder", tmp_path)), _InterruptedSteps())
+    assert not multiprocessing.active_children()
 
 
 def test_a_failed_gate_process_says_why(tmp_path: Path) -> None:
