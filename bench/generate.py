@@ -52,6 +52,7 @@ from examples.artefact import built_artefact
 from export.manifest import load_manifest
 from export.source import resolve_source
 from server.artefact import load_artefact
+from server.huge_pages import use_huge_pages
 from server.processors import usable_processors
 from server.tokenizer import Tokenizer
 
@@ -255,4 +256,5 @@ def convert(gguf: Path, work: Path, peers: Path) -> None:
 
 
 if __name__ == "__main__":
+    use_huge_pages()  # for everybody: the peers inherit it
     main()

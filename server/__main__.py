@@ -10,6 +10,7 @@ import click
 
 from server.artefact import ArtefactError
 from server.daemon import Exit, run
+from server.huge_pages import use_huge_pages
 from server.limits import LimitError
 from server.listener import ListenError
 from server.logs import configure_logs
@@ -56,4 +57,5 @@ def main(**options: Any) -> None:
 
 
 if __name__ == "__main__":
+    use_huge_pages()
     main()

@@ -1,7 +1,7 @@
-"""ONNX Runtime sessions: settings from the manifest, sleeping threads, no fallback.
+"""ONNX Runtime sessions: settings from the manifest, threads that sleep between runs, no fallback.
 
-Each session has threads of its own that sleep while they have nothing to do. The pool that ONNX
-Runtime can share between sessions always spins (its Python interface cannot switch that off): on a
+Each session has threads of its own that sleep while nothing runs. The pool that ONNX Runtime can
+share between sessions spins between runs too (its Python interface cannot switch that off): on a
 busy machine a decode step took twice as long with it, and the event loop got less time.
 """
 
