@@ -150,7 +150,10 @@ def models(session: Session) -> None:
 @click.argument("service", default="")
 @click.pass_obj
 def health(session: Session, service: str) -> None:
-    """Asks whether the server, or one SERVICE of it, is ready; exits with 1 where it is not."""
+    """Asks whether the server is ready; exits with 1 where it is not.
+
+    SERVICE is one of its services, or a model as formerd.v1/NAME.
+    """
     with session.open() as client:
         status = client.health(service)
     if session.json:

@@ -143,7 +143,7 @@ class Client:
         return self._call(self._models.Detokenize, request, timeout).text
 
     def health(self, service: str = "", *, timeout: float | None = None) -> str:
-        """`SERVING` or `NOT_SERVING`, of the whole server or of one service or model."""
+        """`SERVING` or `NOT_SERVING`, of the server, a service or a model (`formerd.v1/NAME`)."""
         check = self._health.Check  # type: ignore[attr-defined]  # absent from the published types
         request = health_pb2.HealthCheckRequest(service=service)
         response: health_pb2.HealthCheckResponse = self._call(check, request, timeout)

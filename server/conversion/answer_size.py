@@ -43,7 +43,7 @@ def check_response_size(response: Message, max_response_bytes: int) -> None:
     if (size := response.ByteSize()) > max_response_bytes:
         raise OverLimit(
             f"the response has {size} bytes; the response limit (--max-response-bytes) is "
-            f"{max_response_bytes}: ask for less, or use GenerateStream"
+            f"{max_response_bytes}: ask for less"
         )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from formerd.v1 import models_pb2 as pb
 
 from server.conversion.answer_size import check_response_size
+from server.errors import OverLimit
 from server.tokenizer import Tokenizer
+
+_MOST_BYTES_A_TOKEN = 24  # one character with its id and its place in the text
 
 
 def tokenize(
@@ -14,8 +17,13 @@ def tokenize(
     """The tokens of a text.
 
     Raises:
-        OverLimit: more than one response can hold.
+        OverLimit: more than one response can hold, if each byte of the text were a token.
     """
+    if (size := len(message.text.encode()) * _MOST_BYTES_A_TOKEN) > max_response_bytes:
+        raise OverLimit(
+            f"text: its tokens could take {size} bytes; the response limit (--max-response-bytes) "
+            f"is {max_response_bytes}: send it in parts"
+        )
     add = not message.HasField("add_special_tokens") or message.add_special_tokens
     tokens = tokenizer.encode_with_offsets(message.text, add_special_tokens=add)
     response = pb.TokenizeResponse(

@@ -7,7 +7,7 @@ from formerd.v1 import models_pb2 as pb
 
 from server.conversion.tokens import detokenize, tokenize
 from server.errors import InvalidInput, OverLimit
-from server.tokenizer import Tokenizer
+from server.tokenizer import Token, Tokenizer
 from tests.checkpoints import TURN_END_ID, TURN_START_ID, VOCABULARY, byte_tokenizer
 
 TOKENIZER = Tokenizer(byte_tokenizer(bracketed=True).to_str().encode())
@@ -39,6 +39,19 @@ def test_ids_become_text_with_or_without_special_tokens() -> None:
 def test_an_unknown_id_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match=rf"^ids\[1\] is {VOCABULARY};"):
         detokenize(pb.DetokenizeRequest(ids=[1, VOCABULARY]), TOKENIZER, MAX_BYTES)
+
+
+class _Untouched(Tokenizer):
+    """Fails where it is asked for anything."""
+
+    def encode_with_offsets(self, *_: object, **__: object) -> list[Token]:
+        raise AssertionError("the text was tokenised")
+
+
+def test_what_could_not_be_answered_is_refused_before_it_is_tokenised() -> None:
+    tokenizer = _Untouched(byte_tokenizer(bracketed=True).to_str().encode())
+    with pytest.raises(OverLimit, match=r"^text: .*--max-response-bytes"):
+        tokenize(pb.TokenizeRequest(text="a " * 100_000), tokenizer, MAX_BYTES)
 
 
 def test_more_than_a_response_holds_is_refused() -> None:
