@@ -138,8 +138,10 @@ def main(
     results.machine = f"{platform.processor() or platform.machine()}, {usable_processors()} threads"
     for section in [section for section in SECTIONS if section in sections]:
         console.print(f"[bold]{section}[/]")
-        getattr(bench, section.replace("-", "_"))(results)
-        results.write(path)
+        try:
+            getattr(bench, section.replace("-", "_"))(results)
+        finally:  # an interrupted section keeps what it has measured
+            results.write(path)
     if results.parts:
         draw(results.parts, work / PICTURE.name if quick else PICTURE)
     show(results, console)
@@ -174,15 +176,14 @@ class Bench:
     def steps(self, results: Results) -> None:
         extent = self._extent
         with self._opened(self._specs.values()) as engines:
-            results.add_steps(
-                step_times(
-                    engines,
-                    extent.cells,
-                    self._text.prompt,
-                    steps=extent.decode_steps,
-                    repeats=extent.repeats,
-                )
-            )
+            for measured in step_times(
+                engines,
+                extent.cells,
+                self._text.prompt,
+                steps=extent.decode_steps,
+                repeats=extent.repeats,
+            ):
+                results.add_steps(measured)
 
     def mixed(self, results: Results) -> None:
         """formerd before and after the peers: the quiet minutes should not be its alone."""

@@ -111,9 +111,11 @@ class Results:
         path.write_text(json.dumps(asdict(self), indent=2) + "\n")
 
     def add_steps(self, steps: list[StepTime]) -> None:
-        """Replaces the figures of the engines that were measured again."""
-        again = {step.engine for step in steps}
-        self.steps = [step for step in self.steps if step.engine not in again] + steps
+        """Replaces the figures that were measured again."""
+        for step in steps:
+            if earlier := self.step(step.engine, step.batch, step.positions):
+                self.steps.remove(earlier)
+            self.steps.append(step)
 
     def add_mixed(self, mixed: list[Throughput]) -> None:
         """Replaces the figures of the systems that were measured again."""

@@ -6,7 +6,7 @@ In each cell the engines take turns, so that a slow minute of the machine is eve
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -37,8 +37,8 @@ def step_times(
     *,
     steps: int,
     repeats: int,
-) -> list[StepTime]:
-    """The times of each engine in each cell.
+) -> Iterator[list[StepTime]]:
+    """The times of all engines, cell by cell.
 
     Args:
         engines: by name.
@@ -48,15 +48,13 @@ def step_times(
         WrongAnswer: two engines in fp32 disagree.
     """
     check_answers(engines, prompt(_COMPARED_POSITIONS))
-    found = []
     for cell in cells:
         runs: dict[str, list[Generated]] = defaultdict(list)
         for _ in range(repeats):
             prompts = [prompt(cell.positions) for _ in range(cell.batch)]
             for name, engine in engines.items():
                 runs[name].append(engine.generate(prompts, steps + 1))
-        found += [step_time(name, cell, generated) for name, generated in runs.items()]
-    return found
+        yield [step_time(name, cell, generated) for name, generated in runs.items()]
 
 
 def check_answers(engines: Mapping[str, Engine], prompt: Ids) -> None:

@@ -35,8 +35,12 @@ def test_a_file_gives_back_what_was_written(tmp_path: Path) -> None:
 
 def test_what_is_measured_again_replaces_what_was_there() -> None:
     results = Results(steps=[StepTime("a", 1, 128, 1.0, 1.0), StepTime("b", 1, 128, 1.0, 1.0)])
-    results.add_steps([StepTime("b", 4, 128, 2.0, 2.0)])
-    assert [(step.engine, step.batch) for step in results.steps] == [("a", 1), ("b", 4)]
+    results.add_steps([StepTime("b", 1, 128, 2.0, 2.0), StepTime("b", 4, 128, 3.0, 3.0)])
+    assert results.steps == [
+        StepTime("a", 1, 128, 1.0, 1.0),
+        StepTime("b", 1, 128, 2.0, 2.0),
+        StepTime("b", 4, 128, 3.0, 3.0),
+    ]
 
 
 def test_targets_are_ratios_of_what_was_measured() -> None:

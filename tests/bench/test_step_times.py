@@ -39,9 +39,9 @@ def test_prefill_and_decode_are_told_apart() -> None:
 def test_every_engine_runs_every_cell() -> None:
     engines = {FORMERD: FakeEngine(1), CTRANSLATE2: FakeEngine(1)}
     cells = [Cell(1, 128), Cell(4, 16)]
-    found = step_times(engines, cells, prompt, steps=2, repeats=2)
-    assert [(each.engine, each.batch, each.positions) for each in found] == [
-        (engine, cell.batch, cell.positions) for cell in cells for engine in engines
+    found = list(step_times(engines, cells, prompt, steps=2, repeats=2))
+    assert [[(each.engine, each.batch, each.positions) for each in cell] for cell in found] == [
+        [(engine, cell.batch, cell.positions) for engine in engines] for cell in cells
     ]
     for engine in engines.values():
         assert engine.calls[1:] == [(1, 128), (1, 128), (4, 16), (4, 16)]
@@ -50,9 +50,9 @@ def test_every_engine_runs_every_cell() -> None:
 def test_wrong_tokens_are_not_timed() -> None:
     engines = {FORMERD: FakeEngine(1), CTRANSLATE2: FakeEngine(2)}
     with pytest.raises(WrongAnswer, match="differ"):
-        step_times(engines, [Cell(1, 8)], prompt, steps=1, repeats=1)
+        next(step_times(engines, [Cell(1, 8)], prompt, steps=1, repeats=1))
 
 
 def test_reduced_precision_may_differ() -> None:
     engines = {FORMERD: FakeEngine(1), FORMERD_INT8: FakeEngine(2)}
-    assert step_times(engines, [Cell(1, 8)], prompt, steps=1, repeats=1)
+    assert next(step_times(engines, [Cell(1, 8)], prompt, steps=1, repeats=1))
