@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -62,8 +63,9 @@ class ServerProcess:
             )
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """The lines of its log that tell of one kind of event."""
-        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        """The lines of its log that tell of one kind of event; the last may be half written."""
+        whole = self.log().split("\n")[:-1]
+        lines = [json.loads(line) for line in whole if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
     def log(self) -> str:
@@ -78,12 +80,12 @@ class ServerProcess:
             assert time.monotonic() < deadline, f"the server does not get ready:\n{self.log()}"
             time.sleep(0.02)
 
-    @property
+    @cached_property
     def target(self) -> str:
         """Where it serves gRPC."""
         return str(self.events("serving")[0]["listen"])
 
-    @property
+    @cached_property
     def metrics_url(self) -> str:
         """Where it serves its metrics."""
         return f"http://{self.events('serving')[0]['metrics_listen']}/metrics"
