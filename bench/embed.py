@@ -27,8 +27,8 @@ from rich.table import Table
 from bench.embedding_engine import embedding_engine
 from bench.texts import real_texts
 from client.sync import Client
-from examples.artefact import built_artefact
-from examples.daemon import daemon
+from launch.artefact import built_artefact
+from launch.daemon import daemon
 from server.huge_pages import use_huge_pages
 from server.processors import usable_processors
 

@@ -48,9 +48,9 @@ from bench.step_parts import SITUATIONS, step_parts
 from bench.step_picture import draw
 from bench.step_times import Cell, step_times
 from bench.workload import RealText
-from examples.artefact import built_artefact
 from export.manifest import load_manifest
 from export.source import resolve_source
+from launch.artefact import built_artefact
 from server.artefact import load_artefact
 from server.huge_pages import use_huge_pages
 from server.processors import usable_processors

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from bench.workload import NEW_TOKENS, PROMPT_TOKENS, Request
 from client.aio import AsyncClient
 from client.results import Chunk as ClientChunk
-from examples.daemon import daemon
+from launch.daemon import daemon
 from server.artefact import load_artefact
 from server.decoder_engine import DecoderEngine
 from server.limits import DEFAULT_SLOTS, bytes_per_position, decoder_limits

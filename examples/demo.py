@@ -22,8 +22,8 @@ from client.aio import AsyncClient
 from client.options import Message
 from client.results import Chunk, Summary
 from client.sync import Client
-from examples.artefact import BuildFailed, built_artefact
-from examples.daemon import Daemon, DaemonFailed, daemon
+from launch.artefact import BuildFailed, built_artefact
+from launch.daemon import Daemon, DaemonFailed, daemon
 
 SENTENCES = (
     "The cat dozes on the warm windowsill.",

@@ -1,4 +1,4 @@
-"""A server for the examples: `python -m server` on free ports, stopped at the end of a block."""
+"""A server of this checkout: `python -m server` on free ports, stopped at the end of a block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from examples.artefact import ROOT
+from launch.artefact import ROOT
 
 _START_SECONDS = 120
 _STOP_SECONDS = 60

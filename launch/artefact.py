@@ -1,4 +1,4 @@
-"""Artefacts for the examples, built once and kept in build/artefacts."""
+"""Artefacts of this checkout, built once and kept in build/artefacts."""
 
 from __future__ import annotations
 
