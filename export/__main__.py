@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from export.attention_map import AttentionError, attention_map
-from export.build import TOLERANCE, BuildError, BuildOptions, ParityFailure, build
+from export.build import BuildError, BuildOptions, ParityFailure, build
 from export.gate import GateError
 from export.graph import ExportError
 from export.heatmap import draw
@@ -24,6 +24,7 @@ from export.lstm_comparison import compare_with_lstm, render_comparison
 from export.manifest import Device, ManifestError, Precision, load_manifest
 from export.parity import ParityReport
 from export.progress import ShownSteps
+from export.recipe import RecipeError
 from export.session import SessionError
 from export.source import SourceError, default_name, resolve_source
 from export.verify import load_verified, replay, verify_against
@@ -31,7 +32,7 @@ from model.checkpoint import CheckpointError
 from model.checkpoints import load_checkpoint
 from model.config import PoolingMode, TransformerConfig
 
-_USAGE_ERRORS = (SourceError, BuildError, AttentionError)
+_USAGE_ERRORS = (SourceError, BuildError, RecipeError, AttentionError)
 _FAILURES = (CheckpointError, ExportError, GateError, ManifestError, SessionError, OSError)
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -88,10 +89,8 @@ def cli() -> None:
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
-    default=TOLERANCE,
-    show_default=True,
     metavar="T",
-    help="Largest difference from PyTorch that passes.",
+    help="Largest difference from PyTorch that passes.  [default: the precision's own]",
 )
 @click.option("--force", is_flag=True, help="Replace an artefact that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -32,12 +32,11 @@ from export.memory import give_back_memory
 from export.mover_graph import write_mover_graph
 from export.parity import ParityReport
 from export.progress import Steps
+from export.recipe import Recipe, find_recipe
 from export.source import Source
 from model.checkpoint import Checkpoint
 from model.checkpoints import load_checkpoint
 from model.config import Kind, Pooling, PoolingMode
-
-TOLERANCE = 1e-4  # of logits and of embeddings, in fp32
 
 
 class BuildError(ValueError):
@@ -56,11 +55,15 @@ class ParityFailure(RuntimeError):
 class BuildOptions:
     """What to build.
 
+    Raises:
+        BuildError: an option cannot be followed.
+        RecipeError: the device does not have the precision.
+
     Attributes:
         output: the artefact's directory; it must not exist unless `force`.
         pooling: instead of the checkpoint's; None to keep it.
         max_length: tokens of a text, or positions of a cache slot; None for the model's own.
-        tolerance: the largest difference from eager PyTorch that passes.
+        tolerance: the largest difference from eager PyTorch that passes; None for the recipe's.
     """
 
     output: Path
@@ -69,7 +72,7 @@ class BuildOptions:
     precision: Precision = Precision.FP32
     pooling: PoolingMode | None = None
     max_length: int | None = None
-    tolerance: float = TOLERANCE
+    tolerance: float | None = None
     force: bool = False
 
     def __post_init__(self) -> None:
@@ -78,16 +81,18 @@ class BuildOptions:
                 f"--name {self.name}; it must start with a letter or digit and hold at most 64 of "
                 "a-z 0-9 . _ -"
             )
-        if self.device is not Device.CPU:
-            raise BuildError(f"--device {self.device} is not supported yet; cpu is")
-        if self.precision is not Precision.FP32:
-            raise BuildError(f"--precision {self.precision} is not supported yet; fp32 is")
+        find_recipe(self.device, self.precision)
         if self.output.exists() and not self.force:
             raise BuildError(f"{self.output} exists; --force replaces it")
         if self.output.exists() and not (self.output / MANIFEST_FILE).is_file():
             raise BuildError(f"{self.output} exists and is not an artefact; it is left alone")
         if not self.output.parent.is_dir():
             raise BuildError(f"{self.output.parent}, which is to hold the artefact, does not exist")
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the precision is on the device."""
+        return find_recipe(self.device, self.precision)
 
 
 def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_gate) -> Manifest:
@@ -98,6 +103,7 @@ def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_
 
     Raises:
         BuildError: the options do not fit the checkpoint.
+        RecipeError: the precision is not for the checkpoint's kind.
         CheckpointError: the checkpoint cannot be used.
         ExportError: a graph cannot be written.
         GateError: the gate could not do its work.
@@ -112,7 +118,7 @@ def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_
                 directory,
                 source.path,
                 manifest,
-                options.tolerance,
+                options.tolerance or options.recipe.tolerance.value,
                 stores_reference=True,
             ),
             steps,
@@ -129,10 +135,12 @@ def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
 
     Raises:
         BuildError: an option does not fit the kind of the model, or one is needed.
+        RecipeError: the precision is not for the kind of the model.
     """
     config = checkpoint.config
     if config.kind is Kind.ENCODER_DECODER:
         raise BuildError(f"kind {config.kind} is not supported yet; encoder and decoder are")
+    options.recipe.check_kind(config.kind)
     if options.max_length is not None and not 0 < options.max_length <= config.max_positions:
         raise BuildError(
             f"--max-length {options.max_length}; the model takes 1 to {config.max_positions} tokens"
@@ -156,10 +164,11 @@ def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps)
     checkpoint = apply_options(load_checkpoint(source.path), options)
     steps.advance("tracing the graphs")
     (directory / TOKENIZER_FILE).write_bytes(checkpoint.tokenizer_json)
-    graphs = _write_graphs(checkpoint, directory)
+    graphs = _write_graphs(checkpoint, options.recipe, directory)
     return draft_manifest(
         checkpoint,
         name=options.name,
+        recipe=options.recipe,
         source=source.describe(),
         graphs=graphs,
         files=_describe_files(directory),
@@ -167,15 +176,16 @@ def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps)
     )
 
 
-def _write_graphs(checkpoint: Checkpoint, directory: Path) -> dict[str, GraphSpec]:
-    model = checkpoint.build()
+def _write_graphs(checkpoint: Checkpoint, recipe: Recipe, directory: Path) -> dict[str, GraphSpec]:
+    model = checkpoint.build().to(recipe.dtype)
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
     if checkpoint.config.kind is Kind.ENCODER:
         assert checkpoint.pooling is not None
-        return {"encoder": write_graph(encoder_graph(model, checkpoint.pooling), directory)}
+        encoder = encoder_graph(model, checkpoint.pooling, recipe.dtype)
+        return {"encoder": write_graph(encoder, directory)}
     return {
-        "decoder": write_graph(decoder_graph(model), directory),
-        "mover": write_mover_graph(checkpoint.config, "float32", directory),
+        "decoder": write_graph(decoder_graph(model, recipe.dtype), directory),
+        "mover": write_mover_graph(checkpoint.config, recipe.number, directory),
     }
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from export.decoder_run import DecoderRun, Ids, MoverRun
 from export.manifest import GraphSpec
-from export.parity import Check, compare
+from export.parity import Check, Tolerance, compare
 from export.passage import passage_rows
 from model.generate import generate_greedy, logits
 from model.transformer import Transformer
@@ -39,7 +39,7 @@ class DecoderChecks:
         graph: GraphSpec,
         tokenizer: Path,
         max_positions: int,
-        tolerance: float,
+        tolerance: Tolerance,
     ) -> None:
         self._model = model
         self._decoder = decoder
@@ -175,8 +175,7 @@ class DecoderChecks:
 
     def _tied(self, tokens: Ids) -> bool:
         scores = logits(self._model, torch.from_numpy(tokens)[None])[0][0, -1].numpy()
-        second, first = np.sort(scores)[-2:]
-        return bool(first - second <= 2 * self._tolerance)
+        return self._tolerance.ties(scores)
 
     def _compare(self, name: str, shape: str, found: Logits, wanted: Logits) -> Check:
-        return compare(name, shape, found, wanted, self._tolerance)
+        return self._tolerance.compare(name, shape, found, wanted)

@@ -16,11 +16,11 @@ from export.manifest import (
     Manifest,
     ParitySummary,
     PoolingSpec,
-    Precision,
     SourceSpec,
     SpecialIds,
     Task,
 )
+from export.recipe import Recipe
 from model.checkpoint import Checkpoint
 from model.config import Kind
 
@@ -32,6 +32,7 @@ def draft_manifest(
     checkpoint: Checkpoint,
     *,
     name: str,
+    recipe: Recipe,
     source: SourceSpec,
     graphs: dict[str, GraphSpec],
     files: dict[str, FileSpec],
@@ -47,8 +48,8 @@ def draft_manifest(
         vocabulary_size=config.decoder_vocab_size,
         graphs=graphs,
         limits=_limits(checkpoint, max_length),
-        precision=Precision.FP32,
-        device=Device.CPU,
+        precision=recipe.precision,
+        device=recipe.device,
         opset=OPSET,
         tools={tool: version(tool) for tool in _TOOLS},
         source=source,

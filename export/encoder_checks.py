@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from export.packing import Ids, pack
-from export.parity import Check, compare
+from export.parity import Check, Tolerance, compare
 from model.config import Pooling
 from model.generate import embed
 from model.transformer import Transformer
@@ -38,7 +38,7 @@ class EncoderChecks:
         pooling: Pooling,
         session: ort.InferenceSession,
         max_input: int,
-        tolerance: float,
+        tolerance: Tolerance,
     ) -> None:
         self._model = model
         self._pooling = pooling
@@ -52,7 +52,7 @@ class EncoderChecks:
             texts = self._texts(lengths)
             found = run_encoder(self._session, texts)
             wanted = reference_embeddings(self._model, self._pooling, texts)
-            yield compare("embeddings", _shape(texts), found, wanted, self._tolerance)
+            yield self._tolerance.compare("embeddings", _shape(texts), found, wanted)
 
     def alone_and_batched(self) -> Iterator[Check]:
         """A text's vector does not depend on its batch-mates."""

@@ -9,7 +9,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from export.manifest_checks import check_manifest
 from export.memory import give_back_memory
 from export.parity import Check, ParityReport
 from export.progress import Steps
+from export.recipe import recipe_of
 from export.reference import decoder_reference, encoder_reference, write_reference
 from export.session import open_session
 from export.weight_checks import WeightChecks
@@ -45,6 +46,7 @@ class GateTask:
         directory: holds the graphs.
         checkpoint: the directory or .gguf file that they were made from.
         manifest: describes the graphs; a draft while building.
+        tolerance: in the unit of the recipe's own.
         stores_reference: whether to write reference.npz.
     """
 
@@ -116,6 +118,7 @@ def pooling_of(manifest: Manifest) -> Pooling:
 
 def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
     manifest = task.manifest
+    tolerance = replace(recipe_of(manifest).tolerance, value=task.tolerance)
     settings = session_settings(manifest.device)
     sessions = {
         role: open_session(task.directory / graph.file, settings)
@@ -127,7 +130,7 @@ def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
             pooling_of(manifest),
             sessions["encoder"],
             manifest.limits.max_input,
-            task.tolerance,
+            tolerance,
         )
         return {
             "embeddings": encoder.embeddings,
@@ -140,7 +143,7 @@ def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
         manifest.graphs["decoder"],
         task.directory / TOKENIZER_FILE,
         manifest.limits.max_positions,
-        task.tolerance,
+        tolerance,
     )
     return {
         "prefill": decoder.prefill,

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +46,13 @@ class GraphSource:
     sizes: dict[str, int]
 
 
-def write_graph(source: GraphSource, directory: Path) -> GraphSpec:
+def write_graph(
+    source: GraphSource, directory: Path, rewrite: Callable[[ir.Graph], None] | None = None
+) -> GraphSpec:
     """Traces and writes `{role}.onnx` and `{role}.data`.
+
+    Args:
+        rewrite: changes the traced graph, in place, where its weights are to be of another form.
 
     Raises:
         ExportError: an axis that must be dynamic is not, or PyTorch cannot trace the module.
@@ -56,6 +61,8 @@ def write_graph(source: GraphSource, directory: Path) -> GraphSpec:
     _check_axes(model.graph, source)
     _name_initializers(model.graph, source.module)
     _drop_reshape_round_trips(model.graph)
+    if rewrite is not None:
+        rewrite(model.graph)
     _strip(model, source)
     file, weights = f"{source.role}.onnx", f"{source.role}.data"
     ir.save(model, directory / file, external_data=weights, size_threshold_bytes=0)

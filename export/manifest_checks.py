@@ -8,6 +8,7 @@ from pathlib import Path
 from export.draft import draft_manifest
 from export.manifest import TOKENIZER_FILE, Manifest
 from export.parity import Check
+from export.recipe import recipe_of
 from model.checkpoint import Checkpoint
 
 # What the checkpoint alone decides. The pooling may be the user's choice, and numbers show it; so
@@ -31,6 +32,7 @@ def check_manifest(checkpoint: Checkpoint, manifest: Manifest, directory: Path) 
     draft = draft_manifest(
         checkpoint,
         name=manifest.name,
+        recipe=recipe_of(manifest),
         source=manifest.source,
         graphs=manifest.graphs,
         files=manifest.files,

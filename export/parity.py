@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,33 @@ class Check:
         found = "no number" if self.difference is None else f"{self.difference:.3g}"
         text = f"{self.name} ({self.shape}): worst difference {found}, bound {self.bound:.3g}"
         return f"{text}; {self.note}" if self.note else text
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far numbers may be from what is wanted.
+
+    Attributes:
+        relative: whether `value` counts standard deviations of each row, so that it means the same
+            for logits of any size and for embeddings.
+    """
+
+    value: float
+    relative: bool = False
+
+    def compare(self, name: str, shape: str, found: ArrayLike, wanted: ArrayLike) -> Check:
+        """Compares rows `[..., width]` of logits or embeddings."""
+        found, wanted = np.asarray(found), np.asarray(wanted)
+        check = compare(name, shape, found, wanted, self.value)
+        if check.difference is None or not self.relative:
+            return check
+        return replace(check, difference=float(spreads(found, wanted).max(initial=0.0)))
+
+    def ties(self, scores: NDArray[Any]) -> bool:
+        """Whether either of a row's two largest numbers `[width]` may be found the larger."""
+        second, first = np.sort(scores)[-2:]
+        unit = float(scores.std(dtype=np.float64)) if self.relative else 1.0
+        return bool(first - second <= 2 * self.value * unit)
 
 
 @dataclass(frozen=True)
@@ -85,6 +112,13 @@ def compare(name: str, shape: str, found: ArrayLike, wanted: ArrayLike, bound: f
     if wild := [side for side, values in sides.items() if not np.isfinite(values).all()]:
         return Check(name, shape, None, bound, f"NaN or infinity in {' and '.join(wild)}")
     return Check(name, shape, _worst_difference(found, wanted), bound)
+
+
+def spreads(found: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.float64]:
+    """The worst difference of each row `[..., width]`, in standard deviations of the wanted row."""
+    differences = np.abs(found.astype(np.float64) - wanted).max(axis=-1, initial=0.0)
+    deviations = wanted.std(axis=-1, dtype=np.float64)
+    return np.asarray(differences / np.maximum(deviations, np.finfo(np.float64).tiny))
 
 
 def _worst_difference(found: NDArray[Any], wanted: NDArray[Any]) -> float:

@@ -20,7 +20,7 @@ from export.decoder_run import DecoderRun
 from export.encoder_checks import random_texts, reference_embeddings
 from export.manifest import GraphSpec
 from export.packing import pack
-from export.parity import Check, compare
+from export.parity import Check, Tolerance
 from export.passage import passage_rows
 from model.config import Pooling
 from model.generate import logits
@@ -62,17 +62,19 @@ def write_reference(path: Path, arrays: Arrays) -> None:
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
-def replay_encoder(path: Path, session: ort.InferenceSession, tolerance: float) -> Iterator[Check]:
+def replay_encoder(
+    path: Path, session: ort.InferenceSession, tolerance: Tolerance
+) -> Iterator[Check]:
     """Runs the stored batch and compares."""
     with np.load(path) as stored:
         arrays = dict(stored)
     wanted = arrays.pop("embeddings")
     found = session.run(["embeddings"], arrays)[0]
-    yield compare(_NAME, f"batch {len(wanted)}", found, wanted, tolerance)
+    yield tolerance.compare(_NAME, f"batch {len(wanted)}", found, wanted)
 
 
 def replay_decoder(
-    path: Path, session: ort.InferenceSession, graph: GraphSpec, tolerance: float
+    path: Path, session: ort.InferenceSession, graph: GraphSpec, tolerance: Tolerance
 ) -> Iterator[Check]:
     """Runs the stored steps and compares each."""
     with np.load(path) as stored:
@@ -85,5 +87,5 @@ def replay_decoder(
         positions = arrays[f"step.{step}.logit_positions"]
         found = run.step(input_ids, [past], logit_positions=positions)
         shape = f"past {past}, {input_ids.shape[1]} new tokens"
-        yield compare(_NAME, shape, found, arrays[f"step.{step}.logits"], tolerance)
+        yield tolerance.compare(_NAME, shape, found, arrays[f"step.{step}.logits"])
         past += input_ids.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -16,6 +17,7 @@ from export.manifest import (
 )
 from export.parity import ParityReport
 from export.progress import Steps
+from export.recipe import recipe_of
 from export.reference import replay_decoder, replay_encoder
 from export.session import open_session
 from export.source import Source
@@ -46,11 +48,12 @@ def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) 
     reference = directory / REFERENCE_FILE
     graph = manifest.graphs[manifest.kind]
     session = open_session(directory / graph.file, session_settings(manifest.device))
+    allowed = replace(recipe_of(manifest).tolerance, value=tolerance)
     try:
         checks = tuple(
-            replay_encoder(reference, session, tolerance)
+            replay_encoder(reference, session, allowed)
             if manifest.kind == "encoder"
-            else replay_decoder(reference, session, graph, tolerance)
+            else replay_decoder(reference, session, graph, allowed)
         )
     except (BadZipFile, LookupError, RuntimeError, ValueError) as error:
         raise ManifestError(f"{REFERENCE_FILE} cannot be replayed: {error}") from error

@@ -154,8 +154,6 @@ def test_a_directory_that_is_no_artefact_is_never_replaced(tmp_path: Path) -> No
     ("options", "message"),
     [
         ({"name": "Sample"}, "--name Sample"),
-        ({"device": Device.CUDA}, "--device cuda is not supported yet"),
-        ({"precision": Precision.INT8}, "--precision int8 is not supported yet"),
         ({"output": Path("no/such/place/artefact")}, "no/such/place.*does not exist"),
     ],
 )
