@@ -182,9 +182,10 @@ def _write_graphs(checkpoint: Checkpoint, recipe: Recipe, directory: Path) -> di
     if checkpoint.config.kind is Kind.ENCODER:
         assert checkpoint.pooling is not None
         encoder = encoder_graph(model, checkpoint.pooling, recipe.dtype)
-        return {"encoder": write_graph(encoder, directory)}
+        return {"encoder": write_graph(encoder, directory, recipe.quantiser)}
+    decoder = decoder_graph(model, recipe.dtype)
     return {
-        "decoder": write_graph(decoder_graph(model, recipe.dtype), directory),
+        "decoder": write_graph(decoder, directory, recipe.quantiser),
         "mover": write_mover_graph(checkpoint.config, recipe.number, directory),
     }
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from onnx_ir.passes import common as passes
 from torch import Tensor, nn
 
 from export.manifest import GraphSpec, TensorSpec
+from export.quantiser import Quantiser
 
 OPSET = 24
 IR_VERSION = 12  # the one that came with the operator set
@@ -47,12 +48,12 @@ class GraphSource:
 
 
 def write_graph(
-    source: GraphSource, directory: Path, rewrite: Callable[[ir.Graph], None] | None = None
+    source: GraphSource, directory: Path, quantiser: Quantiser | None = None
 ) -> GraphSpec:
     """Traces and writes `{role}.onnx` and `{role}.data`.
 
     Args:
-        rewrite: changes the traced graph, in place, where its weights are to be of another form.
+        quantiser: stores the weights in few bits; None to store them as they are.
 
     Raises:
         ExportError: an axis that must be dynamic is not, or PyTorch cannot trace the module.
@@ -61,8 +62,8 @@ def write_graph(
     _check_axes(model.graph, source)
     _name_initializers(model.graph, source.module)
     _drop_reshape_round_trips(model.graph)
-    if rewrite is not None:
-        rewrite(model.graph)
+    if quantiser is not None:
+        quantiser.rewrite(model.graph)
     _strip(model, source)
     file, weights = f"{source.role}.onnx", f"{source.role}.data"
     ir.save(model, directory / file, external_data=weights, size_threshold_bytes=0)

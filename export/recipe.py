@@ -8,6 +8,7 @@ import torch
 
 from export.manifest import Device, Manifest, ManifestError, Precision
 from export.parity import Tolerance
+from export.quantiser import Quantiser
 from model.config import Kind
 
 
@@ -22,6 +23,7 @@ class Recipe:
     Attributes:
         kinds: the kinds of model that it is for.
         dtype: of the weights while they are traced, and of the cache.
+        quantiser: stores the traced weights in few bits; None where they stay as they are.
         tolerance: how far the graphs' numbers may be from those of PyTorch in fp32, with the very
             weights that the graphs hold.
     """
@@ -31,6 +33,7 @@ class Recipe:
     kinds: frozenset[Kind]
     tolerance: Tolerance
     dtype: torch.dtype = torch.float32
+    quantiser: Quantiser | None = None
 
     @property
     def number(self) -> str:
