@@ -14,6 +14,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from export.artefact import Artefact
 from export.attention_map import AttentionError, attention_map
 from export.build import BuildError, BuildOptions, ParityFailure, build
 from export.gate import GateError
@@ -21,13 +22,13 @@ from export.graph import ExportError
 from export.heatmap import draw
 from export.inspection import inspect_artefact, render
 from export.lstm_comparison import compare_with_lstm, render_comparison
-from export.manifest import Device, ManifestError, Precision, load_manifest
+from export.manifest import Device, ManifestError, Precision
 from export.parity import ParityReport
 from export.progress import ShownSteps
 from export.recipe import RecipeError
 from export.session import SessionError
 from export.source import SourceError, default_name, resolve_source
-from export.verify import load_verified, replay, verify_against
+from export.verify import open_verified, replay, verify_against
 from model.checkpoint import CheckpointError
 from model.checkpoints import load_checkpoint
 from model.config import PoolingMode, TransformerConfig
@@ -164,13 +165,14 @@ def verify_command(
     """
     with ShownSteps() as steps:
         steps.expect(2)
-        manifest = load_verified(directory, steps)
+        artefact = open_verified(directory, steps)
+        manifest = artefact.manifest
         bound = tolerance or manifest.parity.tolerance
         if source is None:
-            report = replay(directory, manifest, bound, steps)
+            report = replay(artefact, bound, steps)
         else:
             origin = resolve_source(source, revision)
-            report = verify_against(origin, directory, manifest, bound, steps)
+            report = verify_against(origin, directory, artefact, bound, steps)
     _report(report, as_json, {"digest": manifest.digest})
     if report.failures:
         raise click.exceptions.Exit(FAILED)
@@ -189,7 +191,7 @@ def verify_command(
 )
 def inspect_command(directory: Path, as_json: bool, compare_lstm: bool) -> None:
     """Shows what an artefact is: graphs, parameters, bytes, operators, cache, parity."""
-    inspection = inspect_artefact(directory, load_manifest(directory))
+    inspection = inspect_artefact(Artefact.open(directory))
     config = TransformerConfig.from_json(inspection.manifest.config)
     comparison = compare_with_lstm(config) if compare_lstm else None
     if as_json:

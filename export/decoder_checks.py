@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
@@ -37,7 +36,7 @@ class DecoderChecks:
         decoder: ort.InferenceSession,
         mover: ort.InferenceSession,
         graph: GraphSpec,
-        tokenizer: Path,
+        tokenizer: bytes,
         max_positions: int,
         tolerance: Tolerance,
     ) -> None:

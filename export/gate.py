@@ -15,16 +15,22 @@ from pathlib import Path
 
 import torch
 
+from export.artefact import Artefact
 from export.decoder_checks import DecoderChecks
 from export.encoder_checks import EncoderChecks
-from export.manifest import REFERENCE_FILE, TOKENIZER_FILE, Manifest, session_settings
+from export.manifest import REFERENCE_FILE, Manifest, open_files
 from export.manifest_checks import check_manifest
 from export.memory import give_back_memory
-from export.parity import Check, ParityReport
+from export.parity import Check, ParityReport, Tolerance
 from export.progress import Steps
 from export.recipe import recipe_of
-from export.reference import decoder_reference, encoder_reference, write_reference
-from export.session import open_session
+from export.reference import (
+    Arrays,
+    compare_reference,
+    decoder_reference,
+    encoder_reference,
+    write_reference,
+)
 from export.weight_checks import WeightChecks
 from model.checkpoints import load_checkpoint
 from model.config import Kind, Pooling, PoolingMode
@@ -47,7 +53,7 @@ class GateTask:
         checkpoint: the directory or .gguf file that they were made from.
         manifest: describes the graphs; a draft while building.
         tolerance: in the unit of the recipe's own.
-        stores_reference: whether to write reference.npz.
+        stores_reference: whether to write reference.npz; what is there is compared otherwise.
     """
 
     directory: Path
@@ -87,20 +93,23 @@ def check_artefact(task: GateTask, steps: Steps) -> ParityReport:
 def _check(task: GateTask, steps: Steps) -> ParityReport:
     checkpoint = load_checkpoint(task.checkpoint)
     steps.advance("comparing weights with the source")
+    artefact = Artefact(task.manifest, open_files(task.directory, task.manifest))
     weights = WeightChecks(checkpoint)
-    files = [graph.file for graph in task.manifest.graphs.values()]
-    checks = list(check_manifest(checkpoint, task.manifest, task.directory))
-    checks += weights.compare({file: task.directory / file for file in files})
+    checks = [*check_manifest(checkpoint, artefact), *weights.compare(artefact)]
     model = checkpoint.build()
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
     give_back_memory()
-    numbers = _number_checks(task, model)
+    tolerance = replace(recipe_of(task.manifest).tolerance, value=task.tolerance)
+    numbers = _number_checks(artefact, model, tolerance)
     steps.expect(len(numbers))
     for label, run in numbers.items():
         steps.advance(f"comparing {label} with PyTorch")
         checks += run()
+    reference = _reference(artefact, model)
     if task.stores_reference:
-        _store_reference(task, model)
+        write_reference(task.directory / REFERENCE_FILE, reference)
+    else:
+        checks += compare_reference(artefact.files[REFERENCE_FILE], reference, tolerance)
     return ParityReport(
         tolerance=task.tolerance,
         checks=tuple(checks),
@@ -116,14 +125,9 @@ def pooling_of(manifest: Manifest) -> Pooling:
     return Pooling(PoolingMode(manifest.pooling.mode), manifest.pooling.normalize)
 
 
-def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
-    manifest = task.manifest
-    tolerance = replace(recipe_of(manifest).tolerance, value=task.tolerance)
-    settings = session_settings(manifest.device)
-    sessions = {
-        role: open_session(task.directory / graph.file, settings)
-        for role, graph in manifest.graphs.items()
-    }
+def _number_checks(artefact: Artefact, model: Transformer, tolerance: Tolerance) -> NumberChecks:
+    manifest = artefact.manifest
+    sessions = {role: artefact.session(role) for role in manifest.graphs}
     if model.config.kind is Kind.ENCODER:
         encoder = EncoderChecks(
             model,
@@ -141,7 +145,7 @@ def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
         sessions["decoder"],
         sessions["mover"],
         manifest.graphs["decoder"],
-        task.directory / TOKENIZER_FILE,
+        artefact.tokenizer,
         manifest.limits.max_positions,
         tolerance,
     )
@@ -155,13 +159,12 @@ def _number_checks(task: GateTask, model: Transformer) -> NumberChecks:
     }
 
 
-def _store_reference(task: GateTask, model: Transformer) -> None:
-    limits = task.manifest.limits
+def _reference(artefact: Artefact, model: Transformer) -> Arrays:
+    """The content of reference.npz."""
+    limits = artefact.manifest.limits
     if model.config.kind is Kind.ENCODER:
-        arrays = encoder_reference(model, pooling_of(task.manifest), limits.max_input)
-    else:
-        arrays = decoder_reference(model, task.directory / TOKENIZER_FILE, limits.max_positions)
-    write_reference(task.directory / REFERENCE_FILE, arrays)
+        return encoder_reference(model, pooling_of(artefact.manifest), limits.max_input)
+    return decoder_reference(model, artefact.tokenizer, limits.max_positions)
 
 
 @contextmanager

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from export.manifest import (
-    MANIFEST_FILE,
-    PARITY_FILE,
-    GraphSpec,
-    Manifest,
-    ManifestError,
-    TensorSpec,
-)
-from export.parity import Check
+from export.artefact import Artefact
+from export.manifest import MANIFEST_FILE, PARITY_FILE, GraphSpec, Manifest, TensorSpec
+from export.parity import ParityReport
 from export.parts import count_by_part
 from export.structure import check_structure
 
@@ -70,24 +61,22 @@ class Inspection:
         return asdict(self)
 
 
-def inspect_artefact(directory: Path, manifest: Manifest) -> Inspection:
-    """Reads the graphs and the parity report; digests are not compared.
+def inspect_artefact(artefact: Artefact) -> Inspection:
+    """Reads the graphs and the parity report.
 
     Raises:
         ManifestError: they are not what the manifest describes.
     """
-    check_structure(directory, manifest)
-    graphs = tuple(
-        _inspect_graph(directory, role, spec, manifest)
-        for role, spec in sorted(manifest.graphs.items())
-    )
+    check_structure(artefact)
+    manifest = artefact.manifest
+    graphs = tuple(_inspect_graph(artefact, role) for role in sorted(manifest.graphs))
     pasts = [
         spec
         for graph in manifest.graphs.values()
         for spec in graph.inputs
         if spec.name.startswith("past.")
     ]
-    parity = tuple(_parity_rows(directory, manifest))
+    parity = tuple(_parity_rows(artefact))
     return Inspection(manifest, graphs, sum(map(_position_bytes, pasts)), parity)
 
 
@@ -100,10 +89,8 @@ def render(inspection: Inspection) -> RenderableType:
     )
 
 
-def _inspect_graph(
-    directory: Path, role: str, spec: GraphSpec, manifest: Manifest
-) -> GraphInspection:
-    graph = ir.load(directory / spec.file).graph
+def _inspect_graph(artefact: Artefact, role: str) -> GraphInspection:
+    spec, graph = artefact.manifest.graphs[role], artefact.graph(role)
     tensors = {
         name: value.const_value
         for name, value in graph.initializers.items()
@@ -122,16 +109,16 @@ def _inspect_graph(
         spec=spec,
         parameters=sum(parts.values()),
         parameters_by_part=parts,
-        bytes=sum(manifest.files[name].size for name in (spec.file, *spec.weights)),
+        bytes=sum(artefact.manifest.files[name].size for name in (spec.file, *spec.weights)),
         bytes_by_dtype=dict(sizes.most_common()),
         operators=dict(Counter(node.op_type for node in graph).most_common()),
     )
 
 
-def _parity_rows(directory: Path, manifest: Manifest) -> Iterator[ParityRow]:
+def _parity_rows(artefact: Artefact) -> Iterator[ParityRow]:
     """What parity.json says."""
-    equal: Counter[str] = Counter()
-    for check in _read_checks(directory / PARITY_FILE):
+    manifest, equal = artefact.manifest, Counter[str]()
+    for check in ParityReport.from_bytes(artefact.files[PARITY_FILE][:]).checks:
         file, _, tensor = check.shape.partition(": ")
         if check.name == "weights" and tensor and check.passed:
             equal[file] += 1
@@ -141,15 +128,6 @@ def _parity_rows(directory: Path, manifest: Manifest) -> Iterator[ParityRow]:
         yield ParityRow(where, check.name, check.shape, check.difference, check.bound)
     for file, count in equal.items():
         yield ParityRow(file, "weights", f"{count} tensors, each exactly", 0.0, 0.0)
-
-
-def _read_checks(path: Path) -> list[Check]:
-    names = [field.name for field in fields(Check)]
-    try:
-        checks = json.loads(path.read_bytes())["checks"]
-        return [Check(**{name: check[name] for name in names}) for check in checks]
-    except (ValueError, TypeError, LookupError) as error:
-        raise ManifestError(f"{path.name} is no parity report: {error!r}") from None
 
 
 def _position_bytes(past: TensorSpec) -> int:

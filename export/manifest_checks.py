@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
+from export.artefact import Artefact
 from export.draft import draft_manifest
 from export.manifest import TOKENIZER_FILE, Manifest
 from export.parity import Check
@@ -27,8 +27,9 @@ _FIELDS = (
 )
 
 
-def check_manifest(checkpoint: Checkpoint, manifest: Manifest, directory: Path) -> Iterator[Check]:
+def check_manifest(checkpoint: Checkpoint, artefact: Artefact) -> Iterator[Check]:
     """Every field that the checkpoint decides, and the tokenizer byte for byte."""
+    manifest = artefact.manifest
     draft = draft_manifest(
         checkpoint,
         name=manifest.name,
@@ -45,7 +46,7 @@ def check_manifest(checkpoint: Checkpoint, manifest: Manifest, directory: Path) 
     if manifest.pooling is not None:
         found, wanted = manifest.pooling.dimensions, checkpoint.config.d_model
         yield _equal("manifest pooling", found == wanted, f"{found} dimensions, not {wanted}")
-    same = (directory / TOKENIZER_FILE).read_bytes() == checkpoint.tokenizer_json
+    same = artefact.tokenizer == checkpoint.tokenizer_json
     yield _equal(TOKENIZER_FILE, same, "differs from the checkpoint's")
 
 

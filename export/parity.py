@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from export.manifest import ParitySummary
+from export.manifest import PARITY_FILE, ManifestError, ParitySummary
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,31 @@ class ParityReport:
             worst_difference=max(differences, default=0.0),
             tolerance=self.tolerance,
         )
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Reads parity.json.
+
+        Raises:
+            ManifestError: it is no parity report.
+        """
+        names = [each.name for each in fields(Check)]
+        try:
+            values = json.loads(content)
+            return cls(
+                tolerance=values["tolerance"],
+                checks=tuple(
+                    Check(**{name: check[name] for name in names}) for check in values["checks"]
+                ),
+                traced={
+                    file: {name: tuple(sources) for name, sources in tensors.items()}
+                    for file, tensors in values["traced"].items()
+                },
+                computed={file: tuple(tables) for file, tables in values["computed"].items()},
+                unused=tuple(values["unused"]),
+            )
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise ManifestError(f"{PARITY_FILE} is no parity report: {error!r}") from None
 
     def to_json(self) -> dict[str, Any]:
         """The content of parity.json."""

@@ -6,8 +6,6 @@ them: a bound for text says nothing there.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -25,9 +23,12 @@ number aloud, and then sat at the top until the first stars came out over the wa
 """
 
 
-def passage_rows(tokenizer: Path, vocab_size: int, rows: int, length: int) -> NDArray[np.int64]:
-    """Ids `[rows, length]` of the passage; each row begins one token later than the one before."""
-    encoded = Tokenizer.from_file(str(tokenizer)).encode(_PASSAGE, add_special_tokens=False).ids
+def passage_rows(tokenizer: bytes, vocab_size: int, rows: int, length: int) -> NDArray[np.int64]:
+    """Ids `[rows, length]` of the passage; each row begins one token later than the one before.
+
+    `tokenizer` is the content of tokenizer.json.
+    """
+    encoded = Tokenizer.from_buffer(tokenizer).encode(_PASSAGE, add_special_tokens=False).ids
     ids = np.array([index for index in encoded if index < vocab_size] or [0], dtype=np.int64)
     starts, columns = np.arange(rows)[:, None], np.arange(length)
     return ids.take((starts + columns) % len(ids))

@@ -8,8 +8,10 @@ decoder   steps of one row, one after the other on one cache: `step.{i}.input_id
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import onnxruntime as ort
@@ -18,9 +20,9 @@ from numpy.typing import NDArray
 
 from export.decoder_run import DecoderRun
 from export.encoder_checks import random_texts, reference_embeddings
-from export.manifest import GraphSpec
+from export.manifest import REFERENCE_FILE, FileContent, GraphSpec, ManifestError
 from export.packing import pack
-from export.parity import Check, Tolerance
+from export.parity import Check, Tolerance, compare
 from export.passage import passage_rows
 from model.config import Pooling
 from model.generate import logits
@@ -31,6 +33,7 @@ Arrays = dict[str, NDArray[Any]]
 _TEXTS = (1, 7, 40)  # tokens of each text
 _STEPS = (17, 1, 1, 5, 1)  # new tokens of each step
 _NAME = "reference"
+_STORED = "stored reference"
 
 
 def encoder_reference(model: Transformer, pooling: Pooling, max_input: int) -> Arrays:
@@ -39,7 +42,7 @@ def encoder_reference(model: Transformer, pooling: Pooling, max_input: int) -> A
     return {**pack(texts), "embeddings": reference_embeddings(model, pooling, texts)}
 
 
-def decoder_reference(model: Transformer, tokenizer: Path, max_positions: int) -> Arrays:
+def decoder_reference(model: Transformer, tokenizer: bytes, max_positions: int) -> Arrays:
     """Some steps of a decoder; each asks for the logits of its last token."""
     length = min(sum(_STEPS), max_positions)
     tokens = passage_rows(tokenizer, model.config.decoder_vocab_size, rows=1, length=length)
@@ -59,33 +62,58 @@ def decoder_reference(model: Transformer, tokenizer: Path, max_positions: int) -
 
 def write_reference(path: Path, arrays: Arrays) -> None:
     """Writes the arrays; the same arrays give the same bytes."""
-    np.savez(path, **arrays)  # type: ignore[arg-type]
+    np.savez(path, allow_pickle=False, **arrays)
+
+
+def read_reference(content: FileContent) -> Arrays:
+    """What `write_reference` wrote.
+
+    Raises:
+        ManifestError: it is nothing of the kind.
+    """
+    try:
+        with np.load(BytesIO(content[:])) as stored:
+            return dict(stored)
+    except (BadZipFile, EOFError, OSError, ValueError) as error:
+        raise ManifestError(f"{REFERENCE_FILE} cannot be read: {error}") from None
+
+
+def compare_reference(
+    content: FileContent, wanted: Arrays, tolerance: Tolerance
+) -> Iterator[Check]:
+    """What is stored beside what the source gives: inputs exactly, outputs within the bound."""
+    stored = read_reference(content)
+    for name in sorted(stored.keys() ^ wanted.keys()):
+        note = "is not stored" if name in wanted else "is none of the reference's"
+        yield Check(_STORED, name, None, 0.0, note)
+    for name in sorted(stored.keys() & wanted.keys()):
+        if np.issubdtype(wanted[name].dtype, np.integer):
+            yield compare(_STORED, name, stored[name], wanted[name], bound=0.0)
+        else:
+            yield tolerance.compare(_STORED, name, stored[name], wanted[name])
 
 
 def replay_encoder(
-    path: Path, session: ort.InferenceSession, tolerance: Tolerance
+    reference: Arrays, session: ort.InferenceSession, tolerance: Tolerance
 ) -> Iterator[Check]:
     """Runs the stored batch and compares."""
-    with np.load(path) as stored:
-        arrays = dict(stored)
-    wanted = arrays.pop("embeddings")
-    found = session.run(["embeddings"], arrays)[0]
+    inputs = {name: array for name, array in reference.items() if name != "embeddings"}
+    wanted = reference["embeddings"]
+    found = session.run(["embeddings"], inputs)[0]
     yield tolerance.compare(_NAME, f"batch {len(wanted)}", found, wanted)
 
 
 def replay_decoder(
-    path: Path, session: ort.InferenceSession, graph: GraphSpec, tolerance: Tolerance
+    reference: Arrays, session: ort.InferenceSession, graph: GraphSpec, tolerance: Tolerance
 ) -> Iterator[Check]:
     """Runs the stored steps and compares each."""
-    with np.load(path) as stored:
-        arrays = dict(stored)
-    steps = sorted({int(name.split(".")[1]) for name in arrays})
-    inputs = [arrays[f"step.{step}.input_ids"] for step in steps]
+    steps = sorted({int(name.split(".")[1]) for name in reference})
+    inputs = [reference[f"step.{step}.input_ids"] for step in steps]
     run = DecoderRun(session, graph, slots=1, capacity=sum(ids.shape[1] for ids in inputs))
     past = 0
     for step, input_ids in zip(steps, inputs, strict=True):
-        positions = arrays[f"step.{step}.logit_positions"]
+        positions = reference[f"step.{step}.logit_positions"]
         found = run.step(input_ids, [past], logit_positions=positions)
         shape = f"past {past}, {input_ids.shape[1]} new tokens"
-        yield tolerance.compare(_NAME, shape, found, arrays[f"step.{step}.logits"])
+        yield tolerance.compare(_NAME, shape, found, reference[f"step.{step}.logits"])
         past += input_ids.shape[1]

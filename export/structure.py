@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import onnx_ir as ir
 
+from export.artefact import Artefact, read_graph
 from export.manifest import (
     PARITY_FILE,
     REFERENCE_FILE,
     TOKENIZER_FILE,
     GraphSpec,
-    Manifest,
     ManifestError,
     TensorSpec,
 )
@@ -20,12 +19,13 @@ from export.manifest import (
 _ROLES = {"encoder": {"encoder"}, "decoder": {"decoder", "mover"}}
 
 
-def check_structure(directory: Path, manifest: Manifest) -> None:
+def check_structure(artefact: Artefact) -> None:
     """Compares the graphs' files and interfaces with the manifest.
 
     Raises:
         ManifestError: naming everything that does not fit.
     """
+    manifest = artefact.manifest
     problems = [
         f"{name} is not listed"
         for name in (TOKENIZER_FILE, REFERENCE_FILE, PARITY_FILE)
@@ -34,25 +34,22 @@ def check_structure(directory: Path, manifest: Manifest) -> None:
     if (roles := set(manifest.graphs)) != _ROLES.get(manifest.kind):
         problems.append(f"kind {manifest.kind} with graphs {', '.join(sorted(roles))}")
     for spec in manifest.graphs.values():
-        problems += _graph_problems(directory / spec.file, spec, manifest.opset)
+        problems += _graph_problems(artefact, spec)
     if problems:
         raise ManifestError("; ".join(problems))
 
 
-def _graph_problems(path: Path, spec: GraphSpec, opset: int) -> Iterator[str]:
+def _graph_problems(artefact: Artefact, spec: GraphSpec) -> Iterator[str]:
     try:
-        model = ir.load(path)
-    except Exception as error:  # whatever protobuf and onnx raise on bytes that are no graph
-        yield f"{path.name} is not a graph: {error}"
+        model = read_graph(spec, artefact.files)
+    except ManifestError as error:
+        yield str(error)
         return
-    if model.opset_imports.get("") != opset:
-        yield f"{path.name} has opset {model.opset_imports.get('')} instead of {opset}"
-    for value in model.graph.initializers.values():
-        tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor) and str(tensor.location) not in spec.weights:
-            yield f"{path.name} keeps {value.name} in {tensor.location}, which is not its file"
-    yield from _interface_problems(path.name, spec.inputs, model.graph.inputs)
-    yield from _interface_problems(path.name, spec.outputs, model.graph.outputs)
+    opset = model.opset_imports.get("")
+    if opset != artefact.manifest.opset:
+        yield f"{spec.file} has opset {opset} instead of {artefact.manifest.opset}"
+    yield from _interface_problems(spec.file, spec.inputs, model.graph.inputs)
+    yield from _interface_problems(spec.file, spec.outputs, model.graph.outputs)
 
 
 def _interface_problems(

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from zipfile import BadZipFile
 
+from export.artefact import Artefact
 from export.gate import Gate, GateTask, run_gate
-from export.manifest import (
-    REFERENCE_FILE,
-    Manifest,
-    ManifestError,
-    load_manifest,
-    session_settings,
-    verify_files,
-)
-from export.parity import ParityReport
+from export.manifest import PARITY_FILE, REFERENCE_FILE, ManifestError
+from export.parity import Check, ParityReport
 from export.progress import Steps
 from export.recipe import recipe_of
-from export.reference import replay_decoder, replay_encoder
-from export.session import open_session
+from export.reference import read_reference, replay_decoder, replay_encoder
 from export.source import Source
 from export.structure import check_structure
 
 
-def load_verified(directory: Path, steps: Steps) -> Manifest:
-    """The manifest of an artefact whose digests and structure are right.
+def open_verified(directory: Path, steps: Steps) -> Artefact:
+    """An artefact whose digests and structure are right.
 
     Raises:
         ManifestError: they are not; the message names each file and reason.
     """
     steps.advance("comparing digests")
-    manifest = load_manifest(directory)
-    verify_files(directory, manifest)
-    check_structure(directory, manifest)
-    return manifest
+    artefact = Artefact.open(directory)
+    check_structure(artefact)
+    return artefact
 
 
-def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) -> ParityReport:
+def replay(artefact: Artefact, tolerance: float, steps: Steps) -> ParityReport:
     """Runs the graphs on the inputs that were stored at build.
 
     Raises:
@@ -45,17 +37,17 @@ def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) 
         SessionError: a graph does not open.
     """
     steps.advance(f"replaying {REFERENCE_FILE}")
-    reference = directory / REFERENCE_FILE
-    graph = manifest.graphs[manifest.kind]
-    session = open_session(directory / graph.file, session_settings(manifest.device))
+    manifest = artefact.manifest
+    reference = read_reference(artefact.files[REFERENCE_FILE])
+    session = artefact.session(manifest.kind)
     allowed = replace(recipe_of(manifest).tolerance, value=tolerance)
     try:
         checks = tuple(
             replay_encoder(reference, session, allowed)
             if manifest.kind == "encoder"
-            else replay_decoder(reference, session, graph, allowed)
+            else replay_decoder(reference, session, manifest.graphs["decoder"], allowed)
         )
-    except (BadZipFile, LookupError, RuntimeError, ValueError) as error:
+    except (LookupError, RuntimeError, ValueError) as error:
         raise ManifestError(f"{REFERENCE_FILE} cannot be replayed: {error}") from error
     return ParityReport(tolerance=tolerance, checks=checks)
 
@@ -63,12 +55,12 @@ def replay(directory: Path, manifest: Manifest, tolerance: float, steps: Steps) 
 def verify_against(
     source: Source,
     directory: Path,
-    manifest: Manifest,
+    artefact: Artefact,
     tolerance: float,
     steps: Steps,
     gate: Gate = run_gate,
 ) -> ParityReport:
-    """The whole gate again.
+    """The whole gate again, and whether the stored report says what it finds.
 
     Args:
         gate: `check_artefact` spares a process of its own where that is not wanted.
@@ -77,7 +69,7 @@ def verify_against(
         ManifestError: the source is not the one that the artefact was made from.
         GateError: the gate could not do its work.
     """
-    files = source.describe().files
+    manifest, files = artefact.manifest, source.describe().files
     if different := sorted(
         name
         for name in files.keys() | manifest.source.files.keys()
@@ -87,4 +79,26 @@ def verify_against(
             f"the artefact was made from another source; these differ: {', '.join(different)}"
         )
     task = GateTask(directory, source.path, manifest, tolerance, stores_reference=False)
-    return gate(task, steps)
+    report = gate(task, steps)
+    return replace(report, checks=(*report.checks, *_compare_reports(artefact, report)))
+
+
+def _compare_reports(artefact: Artefact, found: ParityReport) -> Iterator[Check]:
+    """The stored report beside the one of now; numbers may differ with the machine."""
+    stored = ParityReport.from_bytes(artefact.files[PARITY_FILE][:])
+    agreements = {
+        "the same checks": _names(stored) == _names(found),
+        "the same traced tensors": stored.traced == found.traced,
+        "the same computed tables": stored.computed == found.computed,
+        "the same unused tensors": stored.unused == found.unused,
+        "the manifest's summary": stored.summary() == artefact.manifest.parity,
+        "no failure": not stored.failures,
+    }
+    for agreement, holds in agreements.items():
+        yield Check("stored report", agreement, 0.0 if holds else None, 0.0)
+
+
+def _names(report: ParityReport) -> list[tuple[str, str]]:
+    return [
+        (check.name, check.shape) for check in report.checks if check.name != "stored reference"
+    ]
