@@ -8,6 +8,7 @@ from pathlib import Path
 import onnxruntime as ort
 import pytest
 
+from export.artefact import Artefact
 from export.decoder_graph import decoder_graph
 from export.decoder_run import DecoderRun, MoverRun
 from export.encoder_graph import encoder_graph
@@ -52,11 +53,17 @@ class DecoderPair:
         return DecoderRun(self.session, self.graph, slots, capacity)
 
 
+def open_graph(directory: Path, spec: GraphSpec) -> ort.InferenceSession:
+    """A session on a graph that no manifest describes."""
+    files = {name: (directory / name).read_bytes() for name in (spec.file, *spec.weights)}
+    return open_session(spec, files, SETTINGS)
+
+
 def encoder_pair(config: TransformerConfig, pooling: Pooling, directory: Path) -> EncoderPair:
     """Writes the graph to `directory`; every parameter is random."""
     checkpoint = tiny_checkpoint(config)
     spec = write_graph(encoder_graph(checkpoint.build(), pooling), directory)
-    return EncoderPair(checkpoint.build(), pooling, open_session(directory / spec.file, SETTINGS))
+    return EncoderPair(checkpoint.build(), pooling, open_graph(directory, spec))
 
 
 def decoder_pair(config: TransformerConfig, directory: Path) -> DecoderPair:
@@ -71,7 +78,7 @@ def tiny_encoder_pair() -> EncoderPair:
     """That of `tiny-encoder`; writing a graph costs seconds."""
     checkpoint = tiny_checkpoint(ENCODER)
     assert checkpoint.pooling is not None
-    session = open_session(encoder_artefact() / "encoder.onnx", SETTINGS)
+    session = Artefact.open(encoder_artefact()).session("encoder")
     return EncoderPair(checkpoint.build(), checkpoint.pooling, session)
 
 
@@ -88,7 +95,7 @@ def _open_decoder(
 ) -> DecoderPair:
     return DecoderPair(
         checkpoint.build(),
-        open_session(directory / spec.file, SETTINGS),
+        open_graph(directory, spec),
         spec,
-        MoverRun(open_session(directory / mover.file, SETTINGS)),
+        MoverRun(open_graph(directory, mover)),
     )

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from export.artefact import Artefact
 from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
 from export.gate import GateTask, check_artefact
 from export.manifest import (
@@ -23,7 +24,7 @@ from export.manifest import (
     Device,
     Precision,
     load_manifest,
-    verify_files,
+    open_files,
 )
 from export.parity import ParityReport
 from export.progress import SilentSteps, Steps
@@ -59,8 +60,7 @@ def _check_upcast(artefact: Path) -> None:
 def test_the_artefact_is_complete_and_sealed() -> None:
     for artefact in (encoder_artefact(), decoder_artefact()):
         manifest = load_manifest(artefact)
-        verify_files(artefact, manifest)
-        check_structure(artefact, manifest)
+        check_structure(Artefact(manifest, open_files(artefact, manifest)))
         names = {path.name for path in artefact.iterdir()}
         assert names == set(manifest.files) | {MANIFEST_FILE}
         assert manifest.precision is Precision.FP32

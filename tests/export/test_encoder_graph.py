@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from export.encoder_checks import random_texts, reference_embeddings, run_encoder
+from export.manifest import load_manifest
 from export.packing import pack
-from export.session import open_session
 from model.config import Activation, Norm, NormPlacement, Pooling, PoolingMode, Positions
 from tests.artefacts import encoder_artefact, read_weight, write_weight
 from tests.checkpoints import ENCODER
-from tests.export.graphs import SETTINGS, SHAPES, EncoderPair, encoder_pair, tiny_encoder_pair
+from tests.export.graphs import SHAPES, EncoderPair, encoder_pair, open_graph, tiny_encoder_pair
 
 _VARIANTS = {
     "rotary, grouped, RMSNorm": (
@@ -105,7 +105,7 @@ def test_a_text_that_is_not_finite_spoils_no_other(tmp_path: Path) -> None:
     table = read_weight(artefact, "encoder.embedding.tokens.weight")
     table[bad_id] = np.inf
     write_weight(artefact, "encoder.embedding.tokens.weight", table)
-    session = open_session(artefact / "encoder.onnx", SETTINGS)
+    session = open_graph(artefact, load_manifest(artefact).graphs["encoder"])
     texts = [ids[ids != bad_id] for ids in random_texts(ENCODER.vocab_size, [20, 30])]
     bad = np.array([5, bad_id, 9])
     wanted = run_encoder(session, texts)

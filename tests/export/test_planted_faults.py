@@ -20,7 +20,7 @@ import pytest
 from export.gate import GateTask, check_artefact
 from export.manifest import MANIFEST_FILE, Manifest, ManifestError, load_manifest
 from export.progress import SilentSteps
-from export.verify import load_verified
+from export.verify import open_verified
 from tests.artefacts import (
     decoder_artefact,
     encoder_artefact,
@@ -199,7 +199,7 @@ def _plant(fault: Fault, directory: Path) -> tuple[Path, Path]:
 def _finders(checkpoint: Path, artefact: Path) -> set[str]:
     """What finds something, in the order of `verify --source`: what comes first ends it."""
     try:
-        manifest = load_verified(artefact, SilentSteps())
+        manifest = open_verified(artefact, SilentSteps()).manifest
     except ManifestError:
         return {"structure"}
     task = GateTask(artefact, checkpoint, manifest, tolerance=1e-4, stores_reference=False)
@@ -223,7 +223,7 @@ def test_a_fault_does_not_fit_the_digests(fault: Fault, tmp_path: Path) -> None:
     manifest = fault.edit(load_manifest(artefact))
     (artefact / MANIFEST_FILE).write_bytes(manifest.to_bytes())
     with pytest.raises(ManifestError, match=r"does not match its|bytes instead of"):
-        load_verified(artefact, SilentSteps())
+        open_verified(artefact, SilentSteps())
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
@@ -241,9 +241,9 @@ def test_no_flipped_bit_is_believed(seed: int, tmp_path: Path) -> None:
         content[_place(generator, good)] ^= 1 << generator.randrange(8)
         path.write_bytes(content)
         with pytest.raises(ManifestError):
-            load_verified(artefact, SilentSteps())
+            open_verified(artefact, SilentSteps())
         path.write_bytes(good)
-    load_verified(artefact, SilentSteps())
+    open_verified(artefact, SilentSteps())
 
 
 def _place(generator: random.Random, content: bytes) -> int:

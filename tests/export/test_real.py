@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from export.artefact import Artefact
 from export.build import BuildOptions, build
 from export.encoder_checks import random_texts, reference_embeddings, run_encoder
 from export.gate import pooling_of
 from export.manifest import load_manifest, verify_files
 from export.progress import SilentSteps
-from export.session import open_session
 from export.source import resolve_source
 from model.checkpoints import load_checkpoint
-from tests.export.graphs import SETTINGS
 from tests.export.real import RealArtefact
 
 
@@ -31,10 +30,9 @@ def test_minilm_says_what_it_is(minilm: RealArtefact) -> None:
 
 
 def test_minilm_agrees_at_every_shape(minilm: RealArtefact) -> None:
-    manifest = load_manifest(minilm.directory)
+    artefact = Artefact.open(minilm.directory)
     model = load_checkpoint(minilm.source.path).build()
-    session = open_session(minilm.directory / "encoder.onnx", SETTINGS)
-    pooling = pooling_of(manifest)
+    session, pooling = artefact.session("encoder"), pooling_of(artefact.manifest)
     for batch, longest in (
         (1, 1),
         (2, 2),
@@ -46,7 +44,7 @@ def test_minilm_agrees_at_every_shape(minilm: RealArtefact) -> None:
         (1, 500),
     ):
         lengths = [max(1, longest - 13 * row) for row in range(batch)]
-        texts = random_texts(manifest.vocabulary_size, lengths)
+        texts = random_texts(artefact.manifest.vocabulary_size, lengths)
         found = run_encoder(session, texts)
         wanted = reference_embeddings(model, pooling, texts)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from export.artefact import Artefact
 from export.inspection import inspect_artefact, render
-from export.manifest import GraphSpec, Manifest, ManifestError, TensorSpec, load_manifest
+from export.manifest import GraphSpec, Manifest, ManifestError, TensorSpec
 from export.progress import SilentSteps
 from export.session import SessionError
 from export.source import resolve_source
 from export.structure import check_structure
-from export.verify import load_verified, replay, verify_against
+from export.verify import open_verified, replay, verify_against
 from tests.artefacts import (
     decoder_artefact,
     encoder_artefact,
@@ -38,25 +39,24 @@ def decoder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("built", [encoder_artefact, decoder_artefact])
 def test_the_stored_reference_agrees(built: Callable[[], Path]) -> None:
-    artefact = built()
-    manifest = load_verified(artefact, SilentSteps())
-    report = replay(artefact, manifest, 1e-4, SilentSteps())
+    artefact = open_verified(built(), SilentSteps())
+    report = replay(artefact, 1e-4, SilentSteps())
     assert report.checks
     assert not report.failures
-    assert replay(artefact, manifest, 1e-12, SilentSteps()).failures
+    assert replay(artefact, 1e-12, SilentSteps()).failures
 
 
 def test_the_stored_reference_finds_a_fault_that_shows(decoder: Path) -> None:
     name = "decoder.blocks.1.attention.output.weight"
     write_weight(decoder, name, read_weight(decoder, name) * 2)
-    manifest = reseal(decoder)
-    assert replay(decoder, manifest, 1e-4, SilentSteps()).failures
+    reseal(decoder)
+    assert replay(Artefact.open(decoder), 1e-4, SilentSteps()).failures
 
 
 def test_another_source_is_refused_by_the_files_that_differ(decoder: Path, tmp_path: Path) -> None:
     other = resolve_source(str(write_decoder(tmp_path / "other", seed=1)))
     with pytest.raises(ManifestError, match=r"another source; these differ: model\.safetensors$"):
-        verify_against(other, decoder, load_manifest(decoder), 1e-4, SilentSteps())
+        verify_against(other, decoder, Artefact.open(decoder), 1e-4, SilentSteps())
 
 
 def _write(name: str, content: bytes) -> Callable[[Path], object]:
@@ -81,13 +81,14 @@ def test_damage_is_refused_though_the_digests_fit(
     damage(decoder)
     reseal(decoder)
     with pytest.raises((ManifestError, SessionError), match=message):
-        replay(decoder, load_verified(decoder, SilentSteps()), 1e-4, SilentSteps())
+        replay(open_verified(decoder, SilentSteps()), 1e-4, SilentSteps())
 
 
 def test_a_parity_report_that_is_none_is_named(decoder: Path) -> None:
     (decoder / "parity.json").write_text('{"checks": [1]}')
+    reseal(decoder)
     with pytest.raises(ManifestError, match=r"parity\.json is no parity report"):
-        inspect_artefact(decoder, load_manifest(decoder))
+        inspect_artefact(Artefact.open(decoder))
 
 
 def _rename_input(manifest: Manifest) -> Manifest:
@@ -105,24 +106,25 @@ def _move_weights(manifest: Manifest) -> Manifest:
 
 
 def test_structure_names_what_does_not_fit(decoder: Path) -> None:
-    manifest = load_manifest(decoder)
-    check_structure(decoder, manifest)
+    artefact = Artefact.open(decoder)
+    manifest = artefact.manifest
+    check_structure(artefact)
     without_mover = {"decoder": manifest.graphs["decoder"]}
     for change, message in (
         (_rename_input(manifest), r"lacks ids int64 .*; decoder\.onnx has input_ids int64"),
-        (_move_weights(manifest), r"keeps decoder\.norm\.weight in decoder\.data, which is not"),
+        (_move_weights(manifest), r"decoder\.onnx keeps weights in decoder\.data, which is not"),
         (replace(manifest, opset=23), "has opset 24 instead of 23"),
         (replace(manifest, graphs=without_mover), "kind decoder with graphs decoder"),
     ):
         with pytest.raises(ManifestError, match=message):
-            check_structure(decoder, change)
-    (decoder / "decoder.onnx").write_bytes(b"not a graph")
+            check_structure(replace(artefact, manifest=change))
+    broken = {**artefact.files, "decoder.onnx": b"not a graph"}
     with pytest.raises(ManifestError, match=r"decoder\.onnx is not a graph"):
-        check_structure(decoder, manifest)
+        check_structure(replace(artefact, files=broken))
 
 
 def test_inspection_counts(decoder: Path) -> None:
-    inspection = inspect_artefact(decoder, load_manifest(decoder))
+    inspection = inspect_artefact(Artefact.open(decoder))
     per_position = 2 * DECODER.decoder_layers * DECODER.kv_heads * DECODER.head_dim * 4
     assert inspection.cache_bytes_per_position == per_position
     graphs = {graph.role: graph for graph in inspection.graphs}
@@ -147,5 +149,4 @@ def test_inspection_counts(decoder: Path) -> None:
 
 
 def test_an_encoder_has_no_cache() -> None:
-    artefact = encoder_artefact()
-    assert inspect_artefact(artefact, load_manifest(artefact)).cache_bytes_per_position == 0
+    assert inspect_artefact(Artefact.open(encoder_artefact())).cache_bytes_per_position == 0
