@@ -93,6 +93,11 @@ def cli() -> None:
     metavar="T",
     help="Largest difference from PyTorch that passes.  [default: the precision's own]",
 )
+@click.option(
+    "--standard-ops",
+    is_flag=True,
+    help="Use operators of the ONNX standard alone, for other runtimes; slower on this one.",
+)
 @click.option("--force", is_flag=True, help="Replace an artefact that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def build_command(

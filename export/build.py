@@ -64,6 +64,7 @@ class BuildOptions:
         pooling: instead of the checkpoint's; None to keep it.
         max_length: tokens of a text, or positions of a cache slot; None for the model's own.
         tolerance: the largest difference from eager PyTorch that passes; None for the recipe's.
+        standard_ops: whether every operator is to be one of the ONNX standard.
     """
 
     output: Path
@@ -73,6 +74,7 @@ class BuildOptions:
     pooling: PoolingMode | None = None
     max_length: int | None = None
     tolerance: float | None = None
+    standard_ops: bool = False
     force: bool = False
 
     def __post_init__(self) -> None:
@@ -82,6 +84,11 @@ class BuildOptions:
                 "a-z 0-9 . _ -"
             )
         find_recipe(self.device, self.precision)
+        if self.standard_ops and (self.device, self.precision) != (Device.CPU, Precision.FP32):
+            raise BuildError(
+                f"--standard-ops with --device {self.device} --precision {self.precision}; the "
+                "operators of those are not in the ONNX standard: it is for cpu and fp32"
+            )
         if self.output.exists() and not self.force:
             raise BuildError(f"{self.output} exists; --force replaces it")
         if self.output.exists() and not (self.output / MANIFEST_FILE).is_file():
@@ -164,7 +171,7 @@ def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps)
     checkpoint = apply_options(load_checkpoint(source.path), options)
     steps.advance("tracing the graphs")
     (directory / TOKENIZER_FILE).write_bytes(checkpoint.tokenizer_json)
-    graphs = _write_graphs(checkpoint, options.recipe, directory)
+    graphs = _write_graphs(checkpoint, options, directory)
     return draft_manifest(
         checkpoint,
         name=options.name,
@@ -176,14 +183,17 @@ def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps)
     )
 
 
-def _write_graphs(checkpoint: Checkpoint, recipe: Recipe, directory: Path) -> dict[str, GraphSpec]:
+def _write_graphs(
+    checkpoint: Checkpoint, options: BuildOptions, directory: Path
+) -> dict[str, GraphSpec]:
+    recipe = options.recipe
     model = checkpoint.build().to(recipe.dtype)
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
     if checkpoint.config.kind is Kind.ENCODER:
         assert checkpoint.pooling is not None
         encoder = encoder_graph(model, checkpoint.pooling, recipe.dtype)
         return {"encoder": write_graph(encoder, directory, recipe.quantiser)}
-    decoder = decoder_graph(model, recipe.dtype)
+    decoder = decoder_graph(model, recipe.dtype, standard_ops=options.standard_ops)
     return {
         "decoder": write_graph(decoder, directory, recipe.quantiser),
         "mover": write_mover_graph(checkpoint.config, recipe.number, directory),

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from export.graph import ExportError, GraphSource
 from export.graph_attention import CachedAttention, RotaryTables
 from export.manifest import TensorSpec
+from export.standard_attention import StandardAttention
 from export.weights import lay_out_for_matmul
+from model.attention import Attend
 from model.cache import LayerCache
 from model.config import Positions, TransformerConfig
 from model.transformer import Transformer
@@ -16,22 +18,28 @@ from model.transformer import Transformer
 _HALVES = ("key", "value")
 
 
-def decoder_graph(model: Transformer, dtype: torch.dtype = torch.float32) -> GraphSource:
+def decoder_graph(
+    model: Transformer, dtype: torch.dtype = torch.float32, *, standard_ops: bool = False
+) -> GraphSource:
     """The graph of a decoder; `model` gives up its weights, which must be of `dtype`.
 
     The cache is of `dtype`, the logits are fp32 whatever it is.
+
+    Args:
+        standard_ops: whether every operator is to be one of the ONNX standard.
 
     Raises:
         ExportError: the attention operator has no kernel for the heads' width.
     """
     config = model.config
-    _check_head_width(config)
+    if not standard_ops:
+        _check_head_width(config)
     number = str(dtype).removeprefix("torch.")
     slot = ("batch", config.kv_heads, "capacity", config.head_dim)
     caches = [f"{layer}.{half}" for layer in range(config.decoder_layers) for half in _HALVES]
     return GraphSource(
         role="decoder",
-        module=DecoderModule(model, dtype),
+        module=DecoderModule(model, dtype, standard_ops=standard_ops),
         inputs=(
             TensorSpec("input_ids", "int64", ("batch", "sequence")),
             TensorSpec("past_lengths", "int32", ("batch",)),
@@ -56,22 +64,27 @@ class DecoderModule(nn.Module):
     Outputs: `logits [n, vocab]` fp32, then each layer's `present` key and value.
     """
 
-    def __init__(self, model: Transformer, dtype: torch.dtype) -> None:
+    def __init__(
+        self, model: Transformer, dtype: torch.dtype, *, standard_ops: bool = False
+    ) -> None:
         super().__init__()
         lay_out_for_matmul(model)
         self.model = model
+        self.standard_ops = standard_ops
         self.rotary = RotaryTables.from_config(model.config, dtype)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         input_ids, past_lengths, total_sequence_length, logit_positions, *halves = inputs
         sequence = input_ids.shape[1]
         positions = past_lengths.long().unsqueeze(1) + torch.arange(sequence)  # [B, S]
-        attend = CachedAttention(
-            past_lengths + (sequence - 1),
-            total_sequence_length,
-            None if self.rotary is None else (self.rotary.cos, self.rotary.sin),
-        )
         past = tuple(map(LayerCache, halves[::2], halves[1::2]))
+        rotary = None if self.rotary is None else (self.rotary.cos, self.rotary.sin)
+        attend: Attend
+        if self.standard_ops:
+            attend = StandardAttention.of_step(positions, total_sequence_length, past[0], rotary)
+        else:
+            last_positions = past_lengths + (sequence - 1)
+            attend = CachedAttention(last_positions, total_sequence_length, rotary)
         states, present = self.model.decoder(input_ids, positions, attend, past)
         states = states.flatten(0, 1).index_select(0, logit_positions)  # [n, d_model]
         logits = self.model.decoder.head(states).float()
