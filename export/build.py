@@ -83,12 +83,12 @@ class BuildOptions:
                 f"--name {self.name}; it must start with a letter or digit and hold at most 64 of "
                 "a-z 0-9 . _ -"
             )
-        find_recipe(self.device, self.precision)
         if self.standard_ops and (self.device, self.precision) != (Device.CPU, Precision.FP32):
             raise BuildError(
                 f"--standard-ops with --device {self.device} --precision {self.precision}; the "
                 "operators of those are not in the ONNX standard: it is for cpu and fp32"
             )
+        find_recipe(self.device, self.precision)
         if self.output.exists() and not self.force:
             raise BuildError(f"{self.output} exists; --force replaces it")
         if self.output.exists() and not (self.output / MANIFEST_FILE).is_file():

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -53,6 +54,11 @@ def decoder_artefact() -> Path:
     return built_once("tiny-decoder", write_decoder)
 
 
+def standard_decoder_artefact() -> Path:
+    """`tiny-standard-decoder`: `tiny-decoder` in operators of the ONNX standard alone."""
+    return built_once("tiny-standard-decoder", write_decoder, standard_ops=True)
+
+
 def learned_decoder_artefact() -> Path:
     """`tiny-learned-decoder`: the G of the case list, 1 024 learned positions."""
     return built_once("tiny-learned-decoder", write_learned_decoder)
@@ -75,15 +81,19 @@ def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
 
 
 @cache
-def built_once(name: str, write: Callable[[Path], Path]) -> Path:
-    """An artefact of a checkpoint that `write` writes to the directory that it is given."""
+def built_once(name: str, write: Callable[[Path], Path], **options: Any) -> Path:
+    """An artefact of a checkpoint that `write` writes to the directory that it is given.
+
+    `options` go to `BuildOptions`.
+    """
     home = artefact_home()
     artefact = home / name
     with (home / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side
         if not artefact.exists():
             source = resolve_source(str(write(home / f"{name}-checkpoint")))
-            build(source, BuildOptions(artefact, name), SilentSteps(), gate=check_artefact)
+            wanted = BuildOptions(artefact, name, **options)
+            build(source, wanted, SilentSteps(), gate=check_artefact)
     return artefact
 
 

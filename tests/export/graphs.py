@@ -19,7 +19,7 @@ from export.session import open_session
 from model.checkpoint import Checkpoint
 from model.config import Pooling, TransformerConfig
 from model.transformer import Transformer
-from tests.artefacts import decoder_artefact, encoder_artefact
+from tests.artefacts import decoder_artefact, encoder_artefact, standard_decoder_artefact
 from tests.checkpoints import DECODER, ENCODER, tiny_checkpoint
 
 SETTINGS = session_settings(Device.CPU)
@@ -66,10 +66,12 @@ def encoder_pair(config: TransformerConfig, pooling: Pooling, directory: Path) -
     return EncoderPair(checkpoint.build(), pooling, open_graph(directory, spec))
 
 
-def decoder_pair(config: TransformerConfig, directory: Path) -> DecoderPair:
+def decoder_pair(
+    config: TransformerConfig, directory: Path, *, standard_ops: bool = False
+) -> DecoderPair:
     """Writes the graphs to `directory`; every parameter is random."""
     checkpoint = tiny_checkpoint(config)
-    spec = write_graph(decoder_graph(checkpoint.build()), directory)
+    spec = write_graph(decoder_graph(checkpoint.build(), standard_ops=standard_ops), directory)
     mover = write_mover_graph(config, "float32", directory)
     return _open_decoder(checkpoint, directory, spec, mover)
 
@@ -82,12 +84,11 @@ def tiny_encoder_pair() -> EncoderPair:
     return EncoderPair(checkpoint.build(), checkpoint.pooling, session)
 
 
-def tiny_decoder_pair() -> DecoderPair:
-    """That of `tiny-decoder`."""
-    graphs = load_manifest(decoder_artefact()).graphs
-    return _open_decoder(
-        tiny_checkpoint(DECODER), decoder_artefact(), graphs["decoder"], graphs["mover"]
-    )
+def tiny_decoder_pair(*, standard_ops: bool = False) -> DecoderPair:
+    """That of `tiny-decoder`, or of `tiny-standard-decoder`."""
+    artefact = standard_decoder_artefact() if standard_ops else decoder_artefact()
+    graphs = load_manifest(artefact).graphs
+    return _open_decoder(tiny_checkpoint(DECODER), artefact, graphs["decoder"], graphs["mover"])
 
 
 def _open_decoder(

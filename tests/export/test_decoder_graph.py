@@ -38,9 +38,10 @@ _VARIANTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def llama() -> DecoderPair:
-    return tiny_decoder_pair()
+@pytest.fixture(scope="module", params=[False, True], ids=["grouped query", "standard"])
+def llama(request: pytest.FixtureRequest) -> DecoderPair:
+    """With the operator that formerd usually takes, and in standard operators alone."""
+    return tiny_decoder_pair(standard_ops=request.param)
 
 
 def test_a_ragged_prompt_batch_agrees(llama: DecoderPair) -> None:
@@ -81,6 +82,11 @@ def test_llama_agrees_in_chunks_and_decoding(llama: DecoderPair) -> None:
     _check_generation(llama)
 
 
+def test_standard_operators_take_heads_of_any_width(tmp_path: Path) -> None:
+    config = replace(LEARNED_DECODER, heads=2, head_dim=6)
+    _check_generation(decoder_pair(config, tmp_path, standard_ops=True))
+
+
 def test_no_logits_where_none_are_asked_for(llama: DecoderPair) -> None:
     prompt = _ids(12)
     run = llama.run(1, _CAPACITY)
@@ -108,6 +114,20 @@ def test_the_cache_is_written_in_place_and_nowhere_else(llama: DecoderPair) -> N
         assert (cache[3, :, 4:] == _CANARY).all()
         assert (cache[3, :, :3] == _CANARY).all()
         assert (cache[3, :, 3] != _CANARY).all()
+
+
+def test_what_another_text_left_in_the_cache_does_not_matter(llama: DecoderPair) -> None:
+    """Not even a NaN."""
+    prompt = _ids(20)
+    found = []
+    for left in (0.0, np.nan):
+        run = llama.run(2, _CAPACITY)
+        for cache in run.caches.values():
+            cache.fill(left)
+        chunks = [run.step(prompt[None, start:][:, :8], [start], 1) for start in (0, 8)]
+        found.append([*chunks, *(run.step(prompt[None, i : i + 1], [i], 1) for i in range(16, 20))])
+    for clean, littered in zip(*found, strict=True):
+        np.testing.assert_array_equal(littered, clean)
 
 
 def test_the_last_position_of_the_capacity_can_be_used(llama: DecoderPair) -> None:
