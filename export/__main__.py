@@ -98,6 +98,11 @@ def cli() -> None:
     is_flag=True,
     help="Use operators of the ONNX standard alone, for other runtimes; slower on this one.",
 )
+@click.option(
+    "--accept-drift",
+    is_flag=True,
+    help="Write what is further from fp32 than the precision should be; the artefact says so.",
+)
 @click.option("--force", is_flag=True, help="Replace an artefact that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def build_command(
@@ -142,6 +147,8 @@ def build_command(
         f"{parity.checks} checks passed, worst difference {parity.worst_difference:.2g}, "
         f"bound {parity.tolerance:.2g}"
     )
+    for check in parity.accepted:
+        click.echo(f"ACCEPTED {check}", err=True)
     click.echo(manifest.digest)
 
 

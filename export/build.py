@@ -64,6 +64,7 @@ class BuildOptions:
         pooling: instead of the checkpoint's; None to keep it.
         max_length: tokens of a text, or positions of a cache slot; None for the model's own.
         tolerance: the largest difference from eager PyTorch that passes; None for the recipe's.
+        accept_drift: publish what has moved further from fp32 than the precision should.
         standard_ops: whether every operator is to be one of the ONNX standard.
     """
 
@@ -127,6 +128,7 @@ def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_
                 manifest,
                 options.tolerance or options.recipe.tolerance.value,
                 stores_reference=True,
+                accepts_drift=options.accept_drift,
             ),
             steps,
         )

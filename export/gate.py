@@ -13,17 +13,21 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import onnxruntime as ort
 import torch
 
 from export.artefact import Artefact
 from export.decoder_checks import DecoderChecks
+from export.embedding_drift import embedding_drift
 from export.encoder_checks import EncoderChecks
+from export.generation_drift import generation_drift
+from export.held_weights import hold_weights
 from export.manifest import REFERENCE_FILE, Manifest, open_files
 from export.manifest_checks import check_manifest
 from export.memory import give_back_memory
 from export.parity import Check, ParityReport, Tolerance
 from export.progress import Steps
-from export.recipe import recipe_of
+from export.recipe import DriftBounds, recipe_of
 from export.reference import (
     Arrays,
     compare_reference,
@@ -36,6 +40,7 @@ from model.checkpoints import load_checkpoint
 from model.config import Kind, Pooling, PoolingMode
 from model.transformer import Transformer
 
+Sessions = dict[str, ort.InferenceSession]  # by the role of the graph
 NumberChecks = dict[str, Callable[[], Iterator[Check]]]  # by what is said while they run
 Gate = Callable[["GateTask", Steps], ParityReport]  # `run_gate`, or `check_artefact`
 
@@ -54,6 +59,7 @@ class GateTask:
         manifest: describes the graphs; a draft while building.
         tolerance: in the unit of the recipe's own.
         stores_reference: whether to write reference.npz; what is there is compared otherwise.
+        accepts_drift: whether what has moved too far from fp32 passes, and is reported.
     """
 
     directory: Path
@@ -61,6 +67,7 @@ class GateTask:
     manifest: Manifest
     tolerance: float
     stores_reference: bool
+    accepts_drift: bool = False
 
 
 def run_gate(task: GateTask, steps: Steps) -> ParityReport:
@@ -94,13 +101,21 @@ def _check(task: GateTask, steps: Steps) -> ParityReport:
     checkpoint = load_checkpoint(task.checkpoint)
     steps.advance("comparing weights with the source")
     artefact = Artefact(task.manifest, open_files(task.directory, task.manifest))
-    weights = WeightChecks(checkpoint)
+    recipe = recipe_of(task.manifest)
+    weights = WeightChecks(checkpoint, recipe.quantiser, recipe.dtype)
     checks = [*check_manifest(checkpoint, artefact), *weights.compare(artefact)]
     model = checkpoint.build()
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
     give_back_memory()
-    tolerance = replace(recipe_of(task.manifest).tolerance, value=task.tolerance)
-    numbers = _number_checks(artefact, model, tolerance)
+    sessions = {role: artefact.session(role) for role in task.manifest.graphs}
+    if recipe.drift is not None:
+        steps.expect(1)
+        steps.advance("measuring how far the graph is from fp32")
+        drift = _drift_checks(artefact, sessions, model, recipe.drift)
+        checks += [check.accept() if task.accepts_drift else check for check in drift]
+        hold_weights(model, recipe)
+    tolerance = replace(recipe.tolerance, value=task.tolerance)
+    numbers = _number_checks(artefact, sessions, model, tolerance)
     steps.expect(len(numbers))
     for label, run in numbers.items():
         steps.advance(f"comparing {label} with PyTorch")
@@ -125,9 +140,33 @@ def pooling_of(manifest: Manifest) -> Pooling:
     return Pooling(PoolingMode(manifest.pooling.mode), manifest.pooling.normalize)
 
 
-def _number_checks(artefact: Artefact, model: Transformer, tolerance: Tolerance) -> NumberChecks:
+def _drift_checks(
+    artefact: Artefact, sessions: Sessions, model: Transformer, bounds: DriftBounds
+) -> Iterator[Check]:
     manifest = artefact.manifest
-    sessions = {role: artefact.session(role) for role in manifest.graphs}
+    if model.config.kind is Kind.ENCODER:
+        embeddings = embedding_drift(
+            model,
+            pooling_of(manifest),
+            sessions["encoder"],
+            artefact.tokenizer,
+            manifest.limits.max_input,
+        )
+        return embeddings.checks(bounds.embeddings)
+    generation = generation_drift(
+        model,
+        sessions["decoder"],
+        manifest.graphs["decoder"],
+        artefact.tokenizer,
+        manifest.limits.max_positions,
+    )
+    return generation.checks(bounds.generation)
+
+
+def _number_checks(
+    artefact: Artefact, sessions: Sessions, model: Transformer, tolerance: Tolerance
+) -> NumberChecks:
+    manifest = artefact.manifest
     if model.config.kind is Kind.ENCODER:
         encoder = EncoderChecks(
             model,

@@ -141,11 +141,15 @@ class FileSpec:
 
 @dataclass(frozen=True)
 class ParitySummary:
-    """What the gate found: how many checks, and the worst difference with its bound."""
+    """What the gate found: how many checks, and the worst difference with its bound.
+
+    `accepted` describes what is beyond its bound and was said to be acceptable.
+    """
 
     checks: int
     worst_difference: float
     tolerance: float
+    accepted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from export.block_quantiser import BlockQuantiser
+from export.embedding_drift import EmbeddingBounds
+from export.generation_drift import GenerationBounds
 from export.manifest import Device, Manifest, ManifestError, Precision
 from export.parity import Tolerance
 from export.quantiser import Quantiser
@@ -17,6 +20,14 @@ class RecipeError(ValueError):
 
 
 @dataclass(frozen=True)
+class DriftBounds:
+    """How far a graph may be from its checkpoint in fp32, by what it answers."""
+
+    embeddings: EmbeddingBounds
+    generation: GenerationBounds
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What a precision on a device is.
 
@@ -24,6 +35,7 @@ class Recipe:
         kinds: the kinds of model that it is for.
         dtype: of the weights while they are traced, and of the cache.
         quantiser: stores the traced weights in few bits; None where they stay as they are.
+        drift: how far the graphs may be from the checkpoint in fp32; None where they are in fp32.
         tolerance: how far the graphs' numbers may be from those of PyTorch in fp32, with the very
             weights that the graphs hold.
     """
@@ -34,6 +46,7 @@ class Recipe:
     tolerance: Tolerance
     dtype: torch.dtype = torch.float32
     quantiser: Quantiser | None = None
+    drift: DriftBounds | None = None
 
     @property
     def number(self) -> str:
@@ -85,7 +98,40 @@ def _list(kinds: frozenset[Kind]) -> str:
 
 _EVERY_KIND = frozenset({Kind.ENCODER, Kind.DECODER})
 
+# Nearest values err by half a step, and by what rounding the quotient adds. The searched grid of
+# 4 bits may leave out a block's outermost numbers.
+_HALF_A_STEP = 0.5001
+_SEARCHED = 4.0
+
+# Measured on MiniLM and SmolLM2: docs/precision.md.
+_INT8_DRIFT = DriftBounds(
+    EmbeddingBounds(worst_cosine=0.998, mean_cosine=0.999, spearman=0.999),
+    GenerationBounds(perplexity=0.01, agreement=0.95),
+)
+_INT4_DRIFT = DriftBounds(
+    EmbeddingBounds(worst_cosine=0.95, mean_cosine=0.98, spearman=0.98),
+    GenerationBounds(perplexity=0.15, agreement=0.75),
+)
+
 _RECIPES = {
     (recipe.device, recipe.precision): recipe
-    for recipe in (Recipe(Device.CPU, Precision.FP32, _EVERY_KIND, Tolerance(1e-4)),)
+    for recipe in (
+        Recipe(Device.CPU, Precision.FP32, _EVERY_KIND, Tolerance(1e-4)),
+        Recipe(
+            Device.CPU,
+            Precision.INT8,
+            _EVERY_KIND,
+            Tolerance(0.5, relative=True),
+            quantiser=BlockQuantiser(8, _HALF_A_STEP),
+            drift=_INT8_DRIFT,
+        ),
+        Recipe(
+            Device.CPU,
+            Precision.INT4,
+            _EVERY_KIND,
+            Tolerance(0.5, relative=True),
+            quantiser=BlockQuantiser(4, _SEARCHED, in_eight_bits=frozenset(("value", "down"))),
+            drift=_INT4_DRIFT,
+        ),
+    )
 }

@@ -78,7 +78,14 @@ def verify_against(
         raise ManifestError(
             f"the artefact was made from another source; these differ: {', '.join(different)}"
         )
-    task = GateTask(directory, source.path, manifest, tolerance, stores_reference=False)
+    task = GateTask(
+        directory,
+        source.path,
+        manifest,
+        tolerance,
+        stores_reference=False,
+        accepts_drift=bool(manifest.parity.accepted),
+    )
     report = gate(task, steps)
     return replace(report, checks=(*report.checks, *_compare_reports(artefact, report)))
 
