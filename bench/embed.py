@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from rich.table import Table
 from bench.embedding_engine import embedding_engine
 from bench.texts import real_texts
 from client.sync import Client
+from export.source import resolve_source
 from launch.artefact import built_artefact
 from launch.daemon import daemon
 from server.huge_pages import use_huge_pages
@@ -120,8 +120,7 @@ def sentence_transformers() -> Iterator[Embed]:
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(usable_processors())
-    (directory,) = find_spec(PACKAGE).submodule_search_locations  # type: ignore[union-attr,misc]
-    model = SentenceTransformer(str(Path(directory) / "model"), device="cpu")
+    model = SentenceTransformer(str(resolve_source(f"package:{PACKAGE}").path), device="cpu")
     yield model.encode
 
 

@@ -39,7 +39,8 @@ async def stay_connected(channel: grpc.aio.Channel, seconds: float) -> None:
             return
 
 
-async def silent_call(target: str, ping_seconds: int, seconds: float) -> None:
+async def silent_call(target: str, ping_seconds: int, seconds: float) -> grpc.ChannelConnectivity:
+    """What becomes of the connection while a stream says nothing, and is used again."""
     async with grpc.aio.insecure_channel(target, options(ping_seconds)) as channel:
         stream: Any = EmbeddingServiceStub(channel).EmbedStream()
         await stream.write(embed_request("a"))
@@ -49,21 +50,25 @@ async def silent_call(target: str, ping_seconds: int, seconds: float) -> None:
         assert (await stream.read()).response.embeddings
         await stream.done_writing()
         assert await stream.read() is grpc.aio.EOF
+        return channel.get_state()
 
 
-async def idle(target: str, ping_seconds: int, seconds: float) -> None:
+async def idle(target: str, ping_seconds: int, seconds: float) -> grpc.ChannelConnectivity:
+    """What becomes of the connection while there is no call, and is used again."""
     async with grpc.aio.insecure_channel(target, options(ping_seconds)) as channel:
         embed = EmbeddingServiceStub(channel).Embed
         assert (await embed(embed_request("a"))).embeddings
         await stay_connected(channel, seconds)
         assert (await embed(embed_request("a"))).embeddings
+        return channel.get_state()
 
 
 @pytest.mark.full
 @pytest.mark.timeout(400)
 async def test_silence_ends_no_connection(server: ServerProcess) -> None:
     """A call silent for 90 seconds and a connection idle for 5 minutes, pinging every 10 and 30."""
-    await asyncio.gather(
+    states = await asyncio.gather(
         *(silent_call(server.target, seconds, 90) for seconds in (10, 30)),
         *(idle(server.target, seconds, 300) for seconds in (10, 30)),
     )
+    assert states == [READY] * 4

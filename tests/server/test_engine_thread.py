@@ -96,11 +96,14 @@ def test_a_command_that_was_taken_is_carried_out_even_at_the_end() -> None:
     assert worker.abandoned
 
 
-def test_stopping_twice_is_harmless() -> None:
-    thread = EngineThread("test", Worker())
+def test_stopping_twice_ends_what_is_left_once() -> None:
+    worker = Worker()
+    thread = EngineThread("test", worker)
     thread.start()
     thread.stop()
     thread.stop()
+    assert not thread.alive
+    assert [type(error) for error in worker.abandoned] == [Interrupted]
 
 
 def test_a_step_that_hangs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from structlog.testing import capture_logs
+
 from server.outbox import Outbox
 from server.request import Ticket
 
@@ -50,5 +52,12 @@ def test_a_closed_loop_is_no_error() -> None:
     loop = asyncio.new_event_loop()
     outbox = Outbox(loop)
     loop.close()
-    outbox.add(Ticket(), print, 1)
-    outbox.flush()
+    received: list[int] = []
+    outbox.add(Ticket(), received.append, 1)
+    with capture_logs() as logs:
+        outbox.flush()
+        outbox.flush()
+    assert [(entry["event"], entry["events"]) for entry in logs] == [
+        ("events dropped: the event loop is closed", 1)
+    ]
+    assert not received
