@@ -11,8 +11,7 @@ import pytest
 
 from export.source import SourceError, default_name, resolve_source
 from tests.checkpoints import write_decoder
-
-_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+from tests.export.fake_hub import COMMIT, FakeHub, serving
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +117,10 @@ def test_says_what_is_wrong(text: str, revision: str | None, message: str) -> No
 def hub_cache(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A local cache with one repository, laid out as the hub's client lays it out; no network."""
     repository = tmp_path / "models--some-org--some-model"
-    snapshot = repository / "snapshots" / _COMMIT
+    snapshot = repository / "snapshots" / COMMIT
     (repository / "blobs").mkdir(parents=True)
     (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(_COMMIT)
+    (repository / "refs" / "main").write_text(COMMIT)
     snapshot.mkdir(parents=True)
     for path in checkpoint.iterdir():
         shutil.copy(path, repository / "blobs" / path.name)
@@ -129,6 +128,32 @@ def hub_cache(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     return snapshot
+
+
+def test_a_hub_gives_what_is_needed_and_a_broken_download_goes_on(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    others = ("README.md", "pytorch_model.bin", "onnx/model.onnx", "consolidated.safetensors")
+    hub = FakeHub("some-org/some-model", needed | dict.fromkeys(others, b"not needed"))
+    hub.breaks.add("model.safetensors")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with serving(hub) as address:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)  # HF_ENDPOINT
+        source = resolve_source("some-org/some-model")
+        first = sorted(hub.downloads, key=str)
+        assert resolve_source("some-org/some-model", COMMIT) == source
+    half = len(needed["model.safetensors"]) // 2
+    assert first == [
+        ("config.json", None),
+        ("model.safetensors", f"bytes={half}-"),
+        ("model.safetensors", None),
+        ("tokenizer.json", None),
+    ]
+    assert len(hub.downloads) == len(first)
+    assert (source.kind, source.revision) == ("hub", COMMIT)
+    assert {path.name: path.read_bytes() for path in source.path.iterdir()} == needed
 
 
 def test_a_hub_is_asked_for_what_is_needed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +179,11 @@ def test_a_hub_is_asked_for_what_is_needed_alone(monkeypatch: pytest.MonkeyPatch
         assert any(fnmatch(name, pattern) for pattern in asked) == wanted, name
 
 
-@pytest.mark.parametrize("revision", [None, "main", _COMMIT])
+@pytest.mark.parametrize("revision", [None, "main", COMMIT])
 def test_a_hub_id_comes_from_the_cache(hub_cache: Path, revision: str | None) -> None:
     source = resolve_source("some-org/some-model", revision)
     assert (source.kind, source.id) == ("hub", "some-org/some-model")
-    assert source.revision == _COMMIT
+    assert source.revision == COMMIT
     assert source.path == hub_cache
     assert len(source.describe().files) == 3
 
