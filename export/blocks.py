@@ -46,10 +46,12 @@ class Blocks:
         """The blocks of `weight [R, K x 32]`.
 
         Every step is one correctly rounded operation on each number, and every sum has a fixed
-        order, so that all machines find the same bits.
+        order, so that all machines find the same bits. A block that is not finite is restored as
+        one that is not.
         """
         blocks = weight.reshape(len(weight), -1, BLOCK)
-        return _in_eight_bits(blocks) if bits == 8 else _in_four_bits(blocks)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _in_eight_bits(blocks) if bits == 8 else _in_four_bits(blocks)
 
     @classmethod
     def unpack(cls, bits: int, parts: dict[str, NDArray[Any]]) -> Blocks:

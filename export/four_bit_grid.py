@@ -40,7 +40,7 @@ def _search(columns: Numbers) -> tuple[Numbers, Numbers]:
     """The best scale and zero point of each column `[32, n]`, fp32 `[n]` each."""
     low = np.minimum(columns.min(axis=0), 0)
     high = np.maximum(columns.max(axis=0), 0)
-    best_scale = np.zeros_like(low)
+    best_scale = high - low  # which stays where it is not finite
     best_zero_point = np.zeros_like(low)
     best_gain = np.full_like(low, -1)
     for width in _WIDTHS:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from export.build import BuildOptions, build
 from export.gate import check_artefact
-from export.manifest import MANIFEST_FILE, Manifest, describe_file
+from export.manifest import MANIFEST_FILE, Manifest, Precision, describe_file
 from export.progress import SilentSteps
 from export.source import resolve_source
 from tests.checkpoints import (
@@ -57,6 +57,16 @@ def decoder_artefact() -> Path:
 def standard_decoder_artefact() -> Path:
     """`tiny-standard-decoder`: `tiny-decoder` in operators of the ONNX standard alone."""
     return built_once("tiny-standard-decoder", write_decoder, standard_ops=True)
+
+
+def quantised_encoder_artefact(precision: Precision) -> Path:
+    """`tiny-encoder` in another precision, as `tiny-encoder-int8`."""
+    return built_once(f"tiny-encoder-{precision}", write_encoder, precision=precision)
+
+
+def quantised_decoder_artefact(precision: Precision) -> Path:
+    """`tiny-decoder` in another precision, as `tiny-decoder-int8`."""
+    return built_once(f"tiny-decoder-{precision}", write_decoder, precision=precision)
 
 
 def learned_decoder_artefact() -> Path:
@@ -107,19 +117,17 @@ def artefact_home() -> Path:
     return home
 
 
-def read_weight(directory: Path, name: str) -> NDArray[np.float32]:
+def read_weight(directory: Path, name: str) -> NDArray[Any]:
     """A copy of an initializer of an artefact's main graph, in the layout of the graph."""
-    tensor = _external(directory, name)
-    values: NDArray[np.float32] = tensor.numpy().copy()
-    return values
+    return _external(directory, name).numpy().copy()
 
 
-def write_weight(directory: Path, name: str, values: NDArray[np.float32]) -> None:
+def write_weight(directory: Path, name: str, values: NDArray[Any]) -> None:
     """Overwrites an initializer; the manifest does not know until `reseal`."""
     tensor = _external(directory, name)
     with Path(tensor.path).open("r+b") as file:
         file.seek(tensor.offset or 0)
-        file.write(values.astype("<f4").tobytes())
+        file.write(values.astype(tensor.dtype.numpy()).tobytes())
 
 
 def weight_names(directory: Path) -> list[str]:
