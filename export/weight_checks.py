@@ -25,10 +25,10 @@ from export.quantiser import HeldWeight, QuantisedWeight, Quantiser
 from export.weights import transposed_names
 from model.checkpoint import Checkpoint
 from model.config import Positions, TransformerConfig
-from model.positions import rotary_tables, sinusoidal_table
+from model.positions import computed_table, rotary_tables
 from model.transformer import Transformer
 
-_NAME = "weights"
+EXACT, IN_STEPS = "weights", "weights in steps"  # the names of the checks
 
 
 @dataclass
@@ -71,30 +71,30 @@ class WeightChecks:
             self.computed[file] = tuple(name for name in found if name in tables)
         reached = {name for names in self.traced.values() for name in names}
         for name in sorted(wanted.keys() - reached):
-            yield Check(_NAME, name, None, 0.0, "a tensor of the source that reaches no graph")
+            yield Check(EXACT, name, None, 0.0, "a tensor of the source that reaches no graph")
 
     def _compare_stored(
         self, file: str, name: str, tensor: ir.TensorProtocol, source: Tensor | None
     ) -> Check:
         where = f"{file}: {name} {list(tensor.shape)}"
         if source is None:
-            return Check(_NAME, where, None, 0.0, "comes from no tensor of the source")
+            return Check(EXACT, where, None, 0.0, "comes from no tensor of the source")
         if self._encode(name) is not None:
-            return Check(_NAME, where, None, 0.0, "is not stored in few bits")
+            return Check(EXACT, where, None, 0.0, "is not stored in few bits")
         wanted = source.to(self.dtype).numpy()
-        return compare(_NAME, where, tensor.numpy(), wanted, bound=0.0)
+        return compare(EXACT, where, tensor.numpy(), wanted, bound=0.0)
 
     def _compare_quantised(self, file: str, held: HeldWeight) -> Iterator[Check]:
         assert self.quantiser is not None
         where = f"{file}: {held.name} {list(held.weight.restored.shape)}"
         wanted = self._encode(held.name)
         if wanted is None:
-            yield Check(_NAME, where, None, 0.0, "comes from no tensor that is stored in few bits")
+            yield Check(EXACT, where, None, 0.0, "comes from no tensor that is stored in few bits")
             return
         source = self.checkpoint.tensors[held.name].numpy()
         steps = wanted.steps
         yield compare(
-            f"{_NAME} in steps",
+            IN_STEPS,
             where,
             held.weight.restored / steps,
             source / steps,
@@ -105,7 +105,7 @@ class WeightChecks:
             part for part, array in wanted.parts.items() if not _same(parts.get(part), array)
         ]
         note = f"{', '.join(different)} differ from the source's in this form" if different else ""
-        yield Check(_NAME, where, None if different else 0.0, 0.0, note)
+        yield Check(EXACT, where, None if different else 0.0, 0.0, note)
 
     def _encode(self, name: str) -> QuantisedWeight | None:
         source = self.checkpoint.tensors.get(name)
@@ -140,11 +140,11 @@ def computed_tables(config: TransformerConfig) -> dict[str, Tensor]:
             config.max_positions, config.head_dim, config.rope_theta, config.rope_scaling
         )
         return {"rotary.cos": cos, "rotary.sin": sin}
-    if config.positions is Positions.SINUSOIDAL:
-        table = sinusoidal_table(config.max_positions + config.position_offset, config.d_model)
-        stacks = {"encoder": config.has_encoder, "decoder": config.has_decoder}
-        return {f"{stack}.embedding.positions.table": table for stack, has in stacks.items() if has}
-    return {}
+    table = computed_table(config)
+    if table is None:
+        return {}
+    stacks = {"encoder": config.has_encoder, "decoder": config.has_decoder}
+    return {f"{stack}.embedding.positions.table": table for stack, has in stacks.items() if has}
 
 
 def float_constants(graph: ir.Graph) -> dict[str, ir.TensorProtocol]:
