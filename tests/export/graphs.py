@@ -23,11 +23,12 @@ from tests.artefacts import decoder_artefact, encoder_artefact, standard_decoder
 from tests.checkpoints import DECODER, ENCODER, tiny_checkpoint
 
 SETTINGS = session_settings(Device.CPU)
+BATCHES, LENGTHS = (1, 2, 3, 7, 32), (1, 2, 3, 17, 128, 129, 256, 500)
 # Batch and length; the largest in the full run only.
 SHAPES = [
     pytest.param(batch, length, marks=[pytest.mark.full] if batch * length > 4000 else [])
-    for batch in (1, 2, 3, 7, 32)
-    for length in (1, 2, 3, 17, 128, 129, 256, 500)
+    for batch in BATCHES
+    for length in LENGTHS
 ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from export.build import BuildOptions, build
@@ -13,7 +14,10 @@ from export.gate import check_artefact
 from export.manifest import load_manifest
 from export.progress import SilentSteps
 from export.source import resolve_source
+from export.weight_checks import WeightChecks
+from model.checkpoints import load_checkpoint
 from model.config import PoolingMode
+from tests.artefacts import read_weight, unverified, weight_names, write_weight
 from tests.model.checkpoints.tiny_references import (
     save,
     tiny_bert,
@@ -51,6 +55,26 @@ DECODERS: dict[str, Callable[[], Any]] = {
 }
 
 
+def _assert_each_zeroed_tensor_is_found(directory: Path) -> None:
+    """EXP-04: whatever the digests say, and whether or not an output shows it."""
+    checkpoint, artefact = load_checkpoint(directory / "checkpoint"), directory / "artefact"
+    weights = {name: read_weight(artefact, name) for name in weight_names(artefact)}
+    floats = {name: good for name, good in weights.items() if good.dtype.kind == "f"}
+    assert len(floats) >= len(checkpoint.tensors)
+    for name, good in floats.items():
+        if good.size == 1:
+            continue  # the likes of an epsilon, which numbers show
+        write_weight(artefact, name, np.zeros_like(good))
+        checks = WeightChecks(checkpoint).compare(unverified(artefact))
+        failures = [check.shape for check in checks if not check.passed]
+        write_weight(artefact, name, good)
+        assert failures == [f"{_graph_of(artefact)}: {name} {list(good.shape)}"]
+
+
+def _graph_of(artefact: Path) -> str:
+    return f"{load_manifest(artefact).kind}.onnx"
+
+
 @pytest.mark.parametrize("tiny", ENCODERS.values(), ids=ENCODERS.keys())
 def test_an_encoder(tmp_path: Path, tiny: Callable[[], Any]) -> None:
     source = resolve_source(str(save(tiny(), tmp_path / "checkpoint")))
@@ -59,6 +83,7 @@ def test_an_encoder(tmp_path: Path, tiny: Callable[[], Any]) -> None:
     manifest = load_manifest(tmp_path / "artefact")
     assert manifest.limits.max_input == 40
     assert manifest.parity.checks > 40
+    _assert_each_zeroed_tensor_is_found(tmp_path)
 
 
 @pytest.mark.parametrize("tiny", DECODERS.values(), ids=DECODERS.keys())
@@ -69,3 +94,4 @@ def test_a_decoder(tmp_path: Path, tiny: Callable[[], Any]) -> None:
     manifest = load_manifest(tmp_path / "artefact")
     assert manifest.limits.max_positions == 128
     assert manifest.parity.checks > 40
+    _assert_each_zeroed_tensor_is_found(tmp_path)

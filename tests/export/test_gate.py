@@ -14,7 +14,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from export.artefact import Artefact
 from export.gate import GateError, GateTask, check_artefact, run_gate
 from export.manifest import load_manifest
 from export.manifest_checks import check_manifest
@@ -29,6 +28,7 @@ from tests.artefacts import (
     learned_decoder_artefact,
     read_weight,
     reseal,
+    unverified,
     weight_names,
     write_weight,
 )
@@ -71,13 +71,7 @@ def _check(checkpoint: Path, artefact: Path, tolerance: float = 1e-4) -> ParityR
 
 def _weight_failures(checkpoint: Path, artefact: Path) -> list[Check]:
     checks = WeightChecks(load_checkpoint(checkpoint))
-    return [check for check in checks.compare(_opened(artefact)) if not check.passed]
-
-
-def _opened(artefact: Path) -> Artefact:
-    """The artefact as it is, its digests not compared."""
-    manifest = load_manifest(artefact)
-    return Artefact(manifest, {name: (artefact / name).read_bytes() for name in manifest.files})
+    return [check for check in checks.compare(unverified(artefact)) if not check.passed]
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +130,7 @@ def test_a_tensor_that_reaches_no_graph_is_found(tmp_path: Path) -> None:
     checks = WeightChecks(
         replace(loaded, tensors=loaded.tensors | extra, sources=loaded.sources | sources)
     )
-    failures = [check for check in checks.compare(_opened(artefact)) if not check.passed]
+    failures = [check for check in checks.compare(unverified(artefact)) if not check.passed]
     assert [(check.shape, check.note) for check in failures] == [
         ("decoder.extra.weight", "a tensor of the source that reaches no graph")
     ]
@@ -146,7 +140,7 @@ def test_an_initializer_without_a_source_is_found(tmp_path: Path) -> None:
     checkpoint, artefact = _copies("decoder", tmp_path)
     loaded = load_checkpoint(checkpoint)
     del loaded.tensors["decoder.norm.weight"]
-    checks = WeightChecks(loaded).compare(_opened(artefact))
+    checks = WeightChecks(loaded).compare(unverified(artefact))
     (failure,) = [check for check in checks if not check.passed]
     assert "decoder.norm.weight" in failure.shape
     assert failure.note == "comes from no tensor of the source"
@@ -194,7 +188,7 @@ def test_a_manifest_that_says_something_else_is_found(tmp_path: Path) -> None:
     (artefact / "tokenizer.json").write_bytes(b"{}")
     failures = [
         check.shape
-        for check in check_manifest(load_checkpoint(checkpoint), _opened(artefact))
+        for check in check_manifest(load_checkpoint(checkpoint), unverified(artefact))
         if not check.passed
     ]
     assert failures == ["manifest prompts", "manifest chat_template", "tokenizer.json"]
@@ -212,6 +206,20 @@ def test_the_gate_process_ends_with_an_interrupted_call(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_gate(_task(*_copies("encoder", tmp_path)), _InterruptedSteps())
     assert not multiprocessing.active_children()
+
+
+class _KillingSteps(SilentSteps):
+    """Kills the gate's process while it compares weights."""
+
+    def advance(self, label: str) -> None:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+
+def test_a_killed_gate_process_says_so(tmp_path: Path) -> None:
+    """EXP-03: nothing is known then, so nothing passes."""
+    with pytest.raises(GateError, match=r"the gate's process ended with exit code -9"):
+        run_gate(_task(*_copies("encoder", tmp_path)), _KillingSteps())
 
 
 def test_a_failed_gate_process_says_why(tmp_path: Path) -> None:

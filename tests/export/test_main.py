@@ -82,13 +82,17 @@ def test_an_output_that_exists(tmp_path: Path, run: Run) -> None:
 
 
 def test_a_build_from_elsewhere_has_the_same_bytes_and_tells_of_itself(tmp_path: Path) -> None:
-    """In another process, from another directory, with the gate in a process of its own."""
+    """In another process, from another checkout, with the gate in a process of its own."""
     here, there = decoder_artefact(), tmp_path / "there" / "artefact"
     there.parent.mkdir()
+    checkout = tmp_path / "another checkout"
+    for package in ("export", "model"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(_ROOT / package, checkout / package, ignore=ignored)
     checkpoint = write_decoder(tmp_path / f"{here.name}-checkpoint")
     command = [sys.executable, "-m", "export", "build", str(checkpoint), "--output", str(there)]
     command += ["--name", here.name, "--json"]
-    built = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+    built = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert json.loads(built.stdout)["manifest"]["name"] == here.name
     assert "comparing greedy tokens with PyTorch" in built.stderr.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from export.artefact import Artefact
+from export.gate import check_artefact
 from export.inspection import inspect_artefact, render
 from export.manifest import GraphSpec, Manifest, ManifestError, TensorSpec
 from export.progress import SilentSteps
@@ -29,6 +31,7 @@ from tests.artefacts import (
     write_weight,
 )
 from tests.checkpoints import DECODER, random_tensors, write_decoder
+from tests.file_layouts import linked, unprivileged
 
 
 @pytest.fixture
@@ -59,6 +62,60 @@ def test_another_source_is_refused_by_the_files_that_differ(decoder: Path, tmp_p
         verify_against(other, decoder, Artefact.open(decoder), 1e-4, SilentSteps())
 
 
+@pytest.mark.parametrize("layout", ["hub cache", "mounted volume", "hard link"])
+def test_links_to_the_listed_content_are_followed(tmp_path: Path, layout: str) -> None:
+    """BAD-03, as the server has it."""
+    artefact = open_verified(linked(decoder_artefact(), tmp_path, layout), SilentSteps())
+    assert not replay(artefact, 1e-4, SilentSteps()).failures
+    source = resolve_source(str(write_decoder(tmp_path / "checkpoint")))
+    report = verify_against(
+        source, tmp_path / "artefact", artefact, 1e-4, SilentSteps(), check_artefact
+    )
+    assert not report.failures
+    assert {"weights", "stored reference", "stored report"} <= {each.name for each in report.checks}
+    assert inspect_artefact(artefact).parity
+
+
+def test_what_was_verified_is_what_is_read(decoder: Path) -> None:
+    """Whatever takes the files' place between the two."""
+    artefact = open_verified(decoder, SilentSteps())
+    for path in decoder.iterdir():
+        path.unlink()
+        path.write_bytes(b"another file")
+    assert not replay(artefact, 1e-4, SilentSteps()).failures
+    assert inspect_artefact(artefact).parity
+
+
+@pytest.mark.parametrize("place", ["a pipe", "a link elsewhere", "a link to nothing", "a folder"])
+def test_what_is_not_the_listed_file_is_refused(decoder: Path, tmp_path: Path, place: str) -> None:
+    """BAD-03: reading a pipe would wait for ever."""
+    path = decoder / "decoder.data"
+    path.unlink()
+    match place:
+        case "a pipe":
+            os.mkfifo(path)
+        case "a link elsewhere":
+            (tmp_path / "elsewhere").write_bytes(b"another file")
+            path.symlink_to(tmp_path / "elsewhere")
+        case "a link to nothing":
+            path.symlink_to(tmp_path / "nothing")
+        case "a folder":
+            path.mkdir()
+    with pytest.raises(ManifestError, match=r"^decoder\.data (is missing or not|has 12 bytes)"):
+        open_verified(decoder, SilentSteps())
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "decoder.onnx", "decoder.data"])
+def test_a_file_that_may_not_be_read_is_named(decoder: Path, name: str) -> None:
+    """BAD-01: no permission."""
+    (decoder / name).chmod(0)
+    with (
+        unprivileged(decoder),
+        pytest.raises(ManifestError, match=rf"{name}.* Permission denied"),
+    ):
+        open_verified(decoder, SilentSteps())
+
+
 def _write(name: str, content: bytes) -> Callable[[Path], object]:
     return lambda artefact: (artefact / name).write_bytes(content)
 
@@ -72,6 +129,8 @@ def _write(name: str, content: bytes) -> Callable[[Path], object]:
         (_write("reference.npz", b"PK"), r"reference\.npz cannot be replayed"),
         (lambda artefact: move_weights(artefact, "../outside.data"), "which is not its file"),
         (lambda artefact: move_weights(artefact, "/dev/zero"), "in /dev/zero, which is not its"),
+        (lambda artefact: move_weights(artefact, "manifest.json"), "manifest.json, which is not"),
+        (lambda artefact: move_weights(artefact, "x/../decoder.data"), "which is not its file"),
     ],
 )
 def test_damage_is_refused_though_the_digests_fit(

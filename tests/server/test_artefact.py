@@ -13,6 +13,7 @@ import pytest
 from export.manifest import GraphSpec, Manifest, TensorSpec
 from server.artefact import ArtefactError, load_artefact
 from tests.artefacts import decoder_artefact, encoder_artefact, reseal
+from tests.file_layouts import unprivileged
 
 Change = Callable[[Manifest], Manifest]
 
@@ -52,6 +53,18 @@ def test_missing_and_cut_files_are_refused(decoder: Path) -> None:
         file.truncate(100)
     with pytest.raises(ArtefactError, match=r"decoder\.data has 100 bytes instead of"):
         load_artefact(decoder)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "decoder.onnx", "decoder.data"])
+def test_a_file_that_may_not_be_read_is_refused(decoder: Path, name: str) -> None:
+    """BAD-01: no permission."""
+    (decoder / name).chmod(0)
+    with (
+        unprivileged(decoder),
+        pytest.raises(ArtefactError, match=rf"{name}.* Permission denied") as caught,
+    ):
+        load_artefact(decoder)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(decoder: Path) -> None:
