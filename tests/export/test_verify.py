@@ -31,6 +31,7 @@ from tests.artefacts import (
     write_weight,
 )
 from tests.checkpoints import DECODER, random_tensors, write_decoder
+from tests.damages import DAMAGES, Damage
 from tests.file_layouts import linked, unprivileged
 
 
@@ -116,28 +117,43 @@ def test_a_file_that_may_not_be_read_is_named(decoder: Path, name: str) -> None:
         open_verified(decoder, SilentSteps())
 
 
-def _write(name: str, content: bytes) -> Callable[[Path], object]:
-    return lambda artefact: (artefact / name).write_bytes(content)
+@pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
+def test_damage_is_refused(decoder: Path, damage: Damage) -> None:
+    """BAD-01, by the command line's `verify`."""
+    damage.do(decoder / damage.file)
+    with pytest.raises(ManifestError, match=damage.file) as caught:
+        open_verified(decoder, SilentSteps())
+    assert "\n" not in str(caught.value)
+
+
+def _garble_reference(artefact: Path) -> None:
+    (artefact / "reference.npz").write_bytes(b"PK")
+
+
+def _keep_weights_in(location: str) -> Callable[[Path], object]:
+    return lambda artefact: move_weights(artefact, location)
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("spoil", "message"),
     [
-        (_write("decoder.onnx", b""), r"decoder\.onnx"),
-        (_write("decoder.data", b""), r"decoder\.(onnx|data)"),
-        (_write("decoder.data", b"version https://git-lfs.github.com/spec/v1\n"), "decoder"),
-        (_write("reference.npz", b"PK"), r"reference\.npz cannot be replayed"),
-        (lambda artefact: move_weights(artefact, "../outside.data"), "which is not its file"),
-        (lambda artefact: move_weights(artefact, "/dev/zero"), "in /dev/zero, which is not its"),
-        (lambda artefact: move_weights(artefact, "manifest.json"), "manifest.json, which is not"),
-        (lambda artefact: move_weights(artefact, "x/../decoder.data"), "which is not its file"),
+        *(
+            (lambda artefact, damage=damage: damage.do(artefact / damage.file), "decoder")
+            for damage in DAMAGES
+            if damage.spoils_graph
+        ),
+        (_garble_reference, r"reference\.npz cannot be read"),
+        (_keep_weights_in("../outside.data"), r"in \.\./outside\.data, which is not its file"),
+        (_keep_weights_in("/dev/zero"), "in /dev/zero, which is not its file"),
+        (_keep_weights_in("manifest.json"), r"in manifest\.json, which is not its file"),
+        (_keep_weights_in("x/../decoder.data"), "which is not its file"),
     ],
 )
 def test_damage_is_refused_though_the_digests_fit(
-    decoder: Path, damage: Callable[[Path], object], message: str
+    decoder: Path, spoil: Callable[[Path], object], message: str
 ) -> None:
-    """BAD-01 and BAD-03, by the command line's `verify`."""
-    damage(decoder)
+    """BAD-01 and BAD-03: weights in a parent, a device or a file that is no weights file."""
+    spoil(decoder)
     reseal(decoder)
     with pytest.raises((ManifestError, SessionError), match=message):
         replay(open_verified(decoder, SilentSteps()), 1e-4, SilentSteps())
