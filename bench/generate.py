@@ -37,7 +37,6 @@ from bench.engines.catalogue import (
 )
 from bench.engines.engine import Engine
 from bench.engines.process import ROOT, EngineFailed, engine_process
-from bench.int8_artefact import int8_artefact
 from bench.memory_ceiling import memory_ceiling
 from bench.mixed_load import peer_throughput, service_throughput
 from bench.open_loop import open_loop
@@ -48,7 +47,6 @@ from bench.step_parts import SITUATIONS, step_parts
 from bench.step_picture import draw
 from bench.step_times import Cell, step_times
 from bench.workload import RealText
-from export.manifest import load_manifest
 from export.source import resolve_source
 from launch.artefact import built_artefact
 from server.artefact import load_artefact
@@ -156,8 +154,7 @@ class Bench:
     ) -> None:
         self._extent = extent
         self._artefact = artefact
-        digest = load_manifest(artefact).digest.removeprefix("sha256:")
-        self._int8 = int8_artefact(artefact, work / f"smollm2-int8-{digest[:12]}")
+        self._int8 = built_artefact("smollm2-int8", SOURCE, "--precision", "int8")
         gguf = resolve_source(SOURCE).path
         checkpoints = Checkpoints(artefact, self._int8, gguf, work)
         specs = catalogue(checkpoints, Path(sys.executable), peers)

@@ -24,7 +24,7 @@ _BYTES = 1 << 30  # far beyond any cache
 _COLUMNS = 4096
 _REPEATS = 8
 # Operators that read a few rows of a table, not all of it.
-_LOOKUPS = frozenset(["Gather", "GroupQueryAttention"])
+_LOOKUPS = frozenset(["Gather", "GatherBlockQuantized", "GroupQueryAttention", "Unsqueeze"])
 
 
 def memory_ceiling(artefacts: Mapping[str, Path]) -> MemoryCeiling:

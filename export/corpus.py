@@ -15,7 +15,7 @@ NAME = f"pydoc_data.topics of Python {python_version()}"
 
 Ids = NDArray[np.int64]
 
-_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z])|\n\n")
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z])|\n\n|\n[*=~-]+\n")
 _SHORTEST, _LONGEST = 20, 400  # characters of a sentence
 _CHARACTERS_PER_TOKEN = 16  # more than any tokenizer's mean
 

@@ -16,8 +16,10 @@ class BuildFailed(Exception):
     """`python -m export build` has said why."""
 
 
-def built_artefact(name: str, source: str) -> Path:
+def built_artefact(name: str, source: str, *options: str) -> Path:
     """The artefact of a source: as it is where it is whole, else built now.
+
+    `options` go to the command.
 
     Raises:
         BuildFailed: the source could not be exported.
@@ -27,7 +29,7 @@ def built_artefact(name: str, source: str) -> Path:
         return directory
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "export", "build", source]
-    command += ["--output", str(directory), "--name", name, "--force"]
+    command += ["--output", str(directory), "--name", name, "--force", *options]
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
         raise BuildFailed(f"no artefact of {source}")
     return directory
