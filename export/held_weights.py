@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import torch
 
-from export.recipe import Recipe
+from export.artefact import Artefact
+from export.recipe import recipe_of
 from model.transformer import Transformer
 
 
 @torch.no_grad()
-def hold_weights(model: Transformer, recipe: Recipe) -> None:
-    """Rounds a model's weights, in place, to what they are in a graph of the recipe.
+def hold_weights(model: Transformer, artefact: Artefact) -> None:
+    """Gives a model, in place, the weights that the artefact's graphs hold.
 
-    What the graph then computes otherwise is its own, and not the weights'.
+    What the graphs then compute otherwise is their own doing, and not the weights'.
     """
+    recipe = recipe_of(artefact.manifest)
     model.to(recipe.dtype).float()
     if recipe.quantiser is None:
         return
-    for name, parameter in model.named_parameters():
-        quantised = recipe.quantiser.encode(name, parameter.detach().numpy())
-        if quantised is not None:
-            parameter.copy_(torch.from_numpy(quantised.restored))
+    parameters = dict(model.named_parameters())
+    for role in artefact.manifest.graphs:
+        for held in recipe.quantiser.read(artefact.graph(role)):
+            parameters[held.name].copy_(torch.from_numpy(held.weight.restored))

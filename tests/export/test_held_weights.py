@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import torch
 
+from export.artefact import Artefact
 from export.held_weights import hold_weights
-from export.manifest import Device, Precision
-from export.recipe import find_recipe
+from export.manifest import Precision
+from tests.artefacts import decoder_artefact, quantised_decoder_artefact
 from tests.checkpoints import DECODER, tiny_checkpoint
 
 
 def test_what_is_quantised_is_rounded_and_the_rest_stays() -> None:
-    before = tiny_checkpoint(DECODER).build()
-    after = tiny_checkpoint(DECODER).build()
-    recipe = find_recipe(Device.CPU, Precision.INT4)
-    hold_weights(after, recipe)
+    before, after = tiny_checkpoint(DECODER).build(), tiny_checkpoint(DECODER).build()
+    hold_weights(after, Artefact.open(quantised_decoder_artefact(Precision.INT4)))
     rounded = []
     for (name, source), held in zip(before.named_parameters(), after.parameters(), strict=True):
         if torch.equal(source, held):
@@ -28,6 +27,6 @@ def test_what_is_quantised_is_rounded_and_the_rest_stays() -> None:
 
 def test_fp32_holds_what_it_is_given() -> None:
     before, after = tiny_checkpoint(DECODER).build(), tiny_checkpoint(DECODER).build()
-    hold_weights(after, find_recipe(Device.CPU, Precision.FP32))
+    hold_weights(after, Artefact.open(decoder_artefact()))
     for source, held in zip(before.parameters(), after.parameters(), strict=True):
         assert torch.equal(source, held)
