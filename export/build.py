@@ -75,6 +75,7 @@ class BuildOptions:
     pooling: PoolingMode | None = None
     max_length: int | None = None
     tolerance: float | None = None
+    accept_drift: bool = False
     standard_ops: bool = False
     force: bool = False
 
