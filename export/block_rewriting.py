@@ -88,13 +88,14 @@ class BlockRewriting:
         assert ids is not None
         assert ids.shape is not None
         # The product wants rows of blocks, [R, K, 32], and this operator as many axes of scales.
-        deeper = ir.node("Unsqueeze", [scales, self._integers("last_axis", -1)])
+        last_axis = _constant(-1)
+        deeper = ir.node("Unsqueeze", [scales, last_axis.outputs[0]])
         attributes = {"gather_axis": 0, "quantize_axis": 2, "block_size": BLOCK, "bits": 8}
         blocks = ir.node(LOOK_UP, [values, ids, deeper.outputs[0]], attributes, domain=DOMAIN)
-        same = [0] * len(ids.shape)  # axes as they are
-        shape = self._integers("row_shape", *same, -1)
-        rows = ir.node("Reshape", [blocks.outputs[0], shape])  # [..., K, 32] -> [..., K x 32]
-        self._replace(node, [deeper, blocks, rows])
+        shape = _constant(*[0] * len(ids.shape), -1)  # 0: an axis as it is
+        # [..., K, 32] -> [..., K x 32]
+        rows = ir.node("Reshape", [blocks.outputs[0], shape.outputs[0]])
+        self._replace(node, [last_axis, deeper, blocks, shape, rows])
 
     def _store(self, weight: ir.Value | None, transposed: bool) -> _StoredBlocks | None:
         """The blocks of a node's input; None where it is no weight, or one that stays as it is."""
@@ -112,10 +113,6 @@ class BlockRewriting:
         parts = blocks.parts().items()
         return _StoredBlocks(blocks, [self._register(f"{name}.{part}", it) for part, it in parts])
 
-    def _integers(self, name: str, *numbers: int) -> ir.Value:
-        existing = self._graph.initializers.get(name)
-        return existing or self._register(name, np.array(numbers, dtype=np.int64))
-
     def _register(self, name: str, array: NDArray[Any]) -> ir.Value:
         tensor = ir.Tensor(array, name=name)
         value = ir.Value(
@@ -128,3 +125,8 @@ class BlockRewriting:
         ir.convenience.replace_nodes_and_values(
             self._graph, node, [node], nodes, node.outputs, nodes[-1].outputs
         )
+
+
+def _constant(*numbers: int) -> ir.Node:
+    """Within the graph: where shapes are inferred, nobody opens a file of weights."""
+    return ir.node("Constant", [], {"value": ir.tensor(numbers, dtype=ir.DataType.INT64)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
@@ -152,8 +151,3 @@ def test_what_is_small_or_no_matrix_of_whole_blocks_stays(
 ) -> None:
     weight = np.ones(shape, np.float32)
     assert BlockQuantiser(8, 0.5).encode(name, weight) is None
-
-
-def test_a_graph_of_its_own_names_the_operators_set(tmp_path: Path) -> None:
-    write_graph(replace(SOURCE, module=Small()), tmp_path, BlockQuantiser(8, 0.5))
-    assert ir.load(tmp_path / "small.onnx").opset_imports["com.microsoft"] == 1
