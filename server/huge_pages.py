@@ -4,6 +4,11 @@ A decode step reads every weight once, so it runs at the speed of memory, and wi
 good part of that goes into translating addresses (docs/benchmarks.md has the figures). glibc asks
 the kernel for huge pages where `GLIBC_TUNABLES` says so when a process starts, and at no other
 time: a process that was started without it replaces itself once.
+
+A huge page is 2 MiB, so it takes more than asking. By default glibc maps each block of more than
+128 KiB by itself, at any address: of a model whose weights are matrices of 1 to 4 MiB, less than
+half lies in whole huge pages. And a thread gets an arena of its own, which grows by pieces that are
+never huge. So there is one arena, and what is smaller than 32 MiB lies in it side by side.
 """
 
 from __future__ import annotations
@@ -14,7 +19,14 @@ import sys
 from collections.abc import Mapping
 
 _VARIABLE = "GLIBC_TUNABLES"
-_TUNABLE = "glibc.malloc.hugetlb"
+_HUGE_PAGES = "glibc.malloc.hugetlb"
+_TUNABLES = {
+    _HUGE_PAGES: 1,
+    "glibc.malloc.arena_max": 1,
+    # Where glibc's own adjustment of these two ends at the latest, once blocks are freed.
+    "glibc.malloc.mmap_threshold": 32 << 20,
+    "glibc.malloc.trim_threshold": 64 << 20,
+}
 
 
 def use_huge_pages() -> None:
@@ -26,9 +38,9 @@ def use_huge_pages() -> None:
 
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the tunable set; one that sets it either way is left as it is."""
-    tunables = environment.get(_VARIABLE, "")
-    if _TUNABLE in tunables:
+    """The environment with the tunables set; one that says it wants huge pages or none stays."""
+    set_already = environment.get(_VARIABLE, "")
+    if _HUGE_PAGES in set_already:
         return dict(environment)
-    asked = f"{tunables}:{_TUNABLE}=1" if tunables else f"{_TUNABLE}=1"
-    return {**environment, _VARIABLE: asked}
+    added = [f"{name}={value}" for name, value in _TUNABLES.items() if name not in set_already]
+    return {**environment, _VARIABLE: ":".join([*filter(None, [set_already]), *added])}
