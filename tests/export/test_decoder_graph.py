@@ -83,7 +83,7 @@ def test_llama_agrees_in_chunks_and_decoding(llama: DecoderPair) -> None:
 
 
 def test_standard_operators_take_heads_of_any_width(tmp_path: Path) -> None:
-    config = replace(LEARNED_DECODER, heads=2, head_dim=6)
+    config = replace(LEARNED_DECODER, heads=2, kv_heads=1, head_dim=6)
     _check_generation(decoder_pair(config, tmp_path, standard_ops=True))
 
 

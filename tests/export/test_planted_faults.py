@@ -149,7 +149,7 @@ def _scatter_elsewhere(artefact: Path) -> None:
 def _flip_tokenizer_bit(artefact: Path) -> None:
     """One letter of one token."""
     path = artefact / "tokenizer.json"
-    path.write_bytes(path.read_bytes().replace(b'"the"', b'"tie"'))
+    path.write_bytes(path.read_bytes().replace(b"<pad>", b"<pat>"))
 
 
 def _flip_reference_bit(artefact: Path) -> None:

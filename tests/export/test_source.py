@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import random
 import shutil
+import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from huggingface_hub.constants import DOWNLOAD_CHUNK_SIZE
 
 from export.source import SourceError, default_name, resolve_source
 from tests.checkpoints import write_decoder
@@ -130,30 +135,34 @@ def hub_cache(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return snapshot
 
 
-def test_a_hub_gives_what_is_needed_and_a_broken_download_goes_on(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needed = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+def test_a_hub_gives_what_is_needed_and_a_broken_download_goes_on(tmp_path: Path) -> None:
+    """In a process of its own: the hub's client reads its environment once."""
+    weights = random.Random(0).randbytes(5 * DOWNLOAD_CHUNK_SIZE // 2)
+    needed = {"config.json": b"{}", "model.safetensors": weights, "tokenizer.json": b"{ }"}
     others = ("README.md", "pytorch_model.bin", "onnx/model.onnx", "consolidated.safetensors")
     hub = FakeHub("some-org/some-model", needed | dict.fromkeys(others, b"not needed"))
     hub.breaks.add("model.safetensors")
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    code = "import export.source as s; print(*map(s.resolve_source, 2 * ['some-org/some-model']))"
     with serving(hub) as address:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)  # HF_ENDPOINT
-        source = resolve_source("some-org/some-model")
-        first = sorted(hub.downloads, key=str)
-        assert resolve_source("some-org/some-model", COMMIT) == source
-    half = len(needed["model.safetensors"]) // 2
-    assert first == [
+        environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            env=environment | {"NO_PROXY": "127.0.0.1", "HF_HUB_OFFLINE": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"revision='{COMMIT}'") == 2
+    assert sorted(hub.downloads, key=str) == [
         ("config.json", None),
-        ("model.safetensors", f"bytes={half}-"),
+        ("model.safetensors", f"bytes={DOWNLOAD_CHUNK_SIZE}-"),  # the whole pieces that had come
         ("model.safetensors", None),
         ("tokenizer.json", None),
     ]
-    assert len(hub.downloads) == len(first)
-    assert (source.kind, source.revision) == ("hub", COMMIT)
-    assert {path.name: path.read_bytes() for path in source.path.iterdir()} == needed
+    (snapshot,) = tmp_path.glob(f"hub/models--some-org--some-model/snapshots/{COMMIT}")
+    assert {path.name: path.read_bytes() for path in snapshot.iterdir()} == needed
 
 
 def test_a_hub_is_asked_for_what_is_needed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
