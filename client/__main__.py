@@ -1,10 +1,11 @@
-"""The command line: `python -m client embed|generate|models|health`.
+"""The command line: `python -m client embed|generate|models|health|load`.
 
 Exit codes: 0, 1 for a call that failed, 2 for a mistake in the command, 130 when interrupted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import click
 from client import terminal
 from client.connection import DEFAULT_TARGET, Connection, Tls
 from client.errors import CallFailed
+from client.load.profile import PROFILES, LoadError, Plan
 from client.options import EmbedOptions, GenerateOptions, Message
 from client.sync import Client
 from client.wire import Prompt
@@ -161,6 +163,76 @@ def health(session: Session, service: str) -> None:
     else:
         click.echo(status)
     if status != "SERVING":
+        raise click.exceptions.Exit(1)
+
+
+@cli.command("load")
+@click.option(
+    "--profile",
+    type=click.Choice([*PROFILES]),
+    default="mixed",
+    show_default=True,
+    help="What is called; mixed has callers who go, and deadlines that pass.",
+)
+@click.option(
+    "--clients",
+    type=click.IntRange(1, 4096),
+    default=8,
+    show_default=True,
+    help="Connections; without --rate each makes one call after the other.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="For how long calls begin.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    help="Calls a second, at random moments (Poisson), whether or not earlier ones have ended.",
+)
+@click.option("--ramp", is_flag=True, help="Begin with no calls and reach --rate at the end.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draws the same calls again.")
+@click.option("--embedder", metavar="MODEL", help="Which model embeds.  [default: the first]")
+@click.option("--generator", metavar="MODEL", help="Which model generates.  [default: the first]")
+@click.option(
+    "--report",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for the report: JSON and a picture.",
+)
+@click.pass_obj
+def load_server(
+    session: Session,
+    /,
+    profile: str,
+    embedder: str | None,
+    generator: str | None,
+    directory: Path | None,
+    **options: Any,
+) -> None:
+    """Puts the server under load and checks every answer.
+
+    Each answer has to be the one that the same server gives to the same question alone, before the
+    load. Exits with 1 where one is lost, duplicated, swapped or wrong. --timeout is every call's
+    deadline.
+    """
+    from client.load.command import LoadOptions, load  # slow to import, for this command alone
+    from client.load.display import print_result
+
+    wanted = LoadOptions(embedder, generator, directory)
+    try:
+        plan = Plan(PROFILES[profile], timeout=session.timeout, **options)
+        tally, report = asyncio.run(load(plan, session.connection, wanted, terminal.notes()))
+    except LoadError as error:
+        raise click.UsageError(str(error)) from None
+    if session.json:
+        terminal.print_json(report)
+    else:
+        print_result(tally, terminal.results())
+    if tally.faults:
         raise click.exceptions.Exit(1)
 
 

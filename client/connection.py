@@ -46,11 +46,14 @@ class Connection:
         target: `HOST:PORT`, or any other gRPC target (`unix:`, `dns:`).
         tls: None sends everything in the clear, the token included.
         token: sent as `authorization: Bearer <token>` with every call.
+        shared: whether channels of this process share one connection to the target, as gRPC does
+            unless told otherwise.
     """
 
     target: str = DEFAULT_TARGET
     tls: Tls | None = None
     token: str | None = None
+    shared: bool = True
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -60,14 +63,18 @@ class Connection:
     def open(self) -> grpc.Channel:
         """A channel for `client.sync`."""
         if self.tls is None:
-            return grpc.insecure_channel(self.target, options=_OPTIONS)
-        return grpc.secure_channel(self.target, _credentials(self.tls), options=_OPTIONS)
+            return grpc.insecure_channel(self.target, options=self._options)
+        return grpc.secure_channel(self.target, _credentials(self.tls), options=self._options)
 
     def open_async(self) -> aio.Channel:
         """A channel for `client.aio`."""
         if self.tls is None:
-            return aio.insecure_channel(self.target, options=_OPTIONS)
-        return aio.secure_channel(self.target, _credentials(self.tls), options=_OPTIONS)
+            return aio.insecure_channel(self.target, options=self._options)
+        return aio.secure_channel(self.target, _credentials(self.tls), options=self._options)
+
+    @property
+    def _options(self) -> tuple[tuple[str, int], ...]:
+        return (*_OPTIONS, ("grpc.use_local_subchannel_pool", int(not self.shared)))
 
 
 def as_connection(target: Connection | str) -> Connection:

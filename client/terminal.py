@@ -48,14 +48,14 @@ def print_embeddings(texts: Sequence[str], result: Embeddings) -> None:
             values = " ".join(f"{value: .4f}" for value in item.vector[:_SHOWN_VALUES])
             shown = Text(f"{values} … ({len(item.vector)})")
         table.add_row(Text(_shorten(text)), str(item.token_count), shown)
-    Console().print(table)
+    results().print(table)
 
 
 def print_generation(result: Generation) -> None:
     """The text of each completion on stdout; what it cost on stderr."""
     for completion in result.completions:
         if len(result.completions) > 1:
-            _notes().print(f"completion {completion.index}", style="bold")
+            notes().print(f"completion {completion.index}", style="bold")
         click.echo(completion.text)
         _print_logprobs(completion.logprobs)
     _print_summary(_reasons(result.completions), result.summary)
@@ -98,13 +98,23 @@ def print_models(models: Sequence[Model]) -> None:
             _limits(model),
             model.digest.removeprefix("sha256:")[:_SHOWN_DIGITS],
         )
-    Console().print(table)
+    results().print(table)
 
 
 def print_error(error: CallFailed) -> None:
     """One line on stderr."""
     hint = "" if error.retry_after is None else f" (try again in {error.retry_after:g} s)"
-    _notes().print(Text(f"error: {error}{hint}", style="red"), soft_wrap=True)
+    notes().print(Text(f"error: {error}{hint}", style="red"), soft_wrap=True)
+
+
+def results() -> Console:
+    """Stdout."""
+    return Console()
+
+
+def notes() -> Console:
+    """Stderr, for what is not the result."""
+    return Console(stderr=True, highlight=False)
 
 
 def _print_logprobs(logprobs: Sequence[TokenLogprob]) -> None:
@@ -117,7 +127,7 @@ def _print_logprobs(logprobs: Sequence[TokenLogprob]) -> None:
     for item in logprobs:
         others = "  ".join(f"{other.token!r} {other.logprob:.3f}" for other in item.top)
         table.add_row(Text(repr(item.token)), f"{item.logprob:.3f}", Text(others))
-    _notes().print(table)
+    notes().print(table)
 
 
 def _print_summary(reasons: str, summary: Summary) -> None:
@@ -131,7 +141,7 @@ def _print_summary(reasons: str, summary: Summary) -> None:
     if timing.decode > 0:  # the first token came with the prompt
         parts.append(f"{(usage.completion_tokens - 1) / timing.decode:.1f} tokens/s")
     parts.append(f"seed {summary.seed}")
-    _notes().print(Text(" · ".join(parts), style="dim"), soft_wrap=True)
+    notes().print(Text(" · ".join(parts), style="dim"), soft_wrap=True)
 
 
 def _reasons(completions: Sequence[Completion]) -> str:
@@ -150,10 +160,6 @@ def _limits(model: Model) -> str:
 def _shorten(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 1] + "…"
-
-
-def _notes() -> Console:
-    return Console(stderr=True, highlight=False)
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Load for a server, with every answer checked: `python -m client load`."""
