@@ -20,7 +20,8 @@ from model.config import TransformerConfig
 class Attend(Protocol):
     """How attention is computed, for every layer of one forward pass.
 
-    The model projects; the strategy knows masks, positions, caches and the layout of the tokens.
+    The model projects; the strategy knows masks, positions, caches and the layout of the tokens,
+    and from the configuration whether scores are scaled and the stack has a bias of distances.
     """
 
     def __call__(
@@ -39,14 +40,25 @@ class Attend(Protocol):
 
 
 class AttendMemory(Protocol):
-    """How cross-attention is computed: from a target's tokens to a source's keys and values."""
+    """How cross-attention is computed: from a target's tokens to a source's keys and values.
+
+    The memory is whatever `MultiHeadAttention.remember` or `project_memory` made of the source, in
+    the layout that the strategy knows. It never changes while a target grows.
+    """
 
     def __call__(self, query: Tensor, memory: LayerCache) -> Tensor:
         """`query [..., H, D]`, `memory` as `[B, G, K, D]` each -> `[..., H, D]`."""
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+    *,
+    bias: Tensor | None = None,
+    scaled: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, equation 1).
 
@@ -55,12 +67,18 @@ def scaled_dot_product_attention(
         key, value: `[..., K, D]`.
         mask: bool, broadcastable to `[..., S, K]`; True where a query may see a key.
         dropout: the part of the weights that is dropped; for training only.
+        bias: added to the scores, broadcastable to `[..., S, K]`.
+        scaled: whether to divide by sqrt(d_k).
 
     Returns:
         The mixed values `[..., S, D]`, and the weights `[..., S, K]` before dropout: each row sums
         to 1.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    scores = query @ key.transpose(-2, -1)
+    if scaled:
+        scores = scores / math.sqrt(query.shape[-1])
+    if bias is not None:
+        scores = scores + bias
     if mask is not None:
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     weights = scores.softmax(dim=-1)
@@ -119,10 +137,17 @@ class MultiHeadAttention(nn.Module):
         mixed: Tensor = self.output(attend(query, memory).flatten(-2))
         return mixed
 
-    def remember(self, source: Tensor) -> LayerCache:
-        """The keys and values of a source `[B, K, d_model]`: `[B, G, K, D]` each."""
+    def project_memory(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of a source's tokens `[..., d_model]`: `[..., G, D]` each.
+
+        Once for each source; where the tokens lie on one axis, nothing is projected for padding.
+        """
         key = self._split(self.key(source), self.kv_heads)
-        value = self._split(self.value(source), self.kv_heads)
+        return key, self._split(self.value(source), self.kv_heads)
+
+    def remember(self, source: Tensor) -> LayerCache:
+        """The memory that `cross` reads, of sources `[B, K, d_model]`: `[B, G, K, D]` each."""
+        key, value = self.project_memory(source)
         return LayerCache(key.transpose(1, 2), value.transpose(1, 2))
 
     def _split(self, states: Tensor, heads: int) -> Tensor:

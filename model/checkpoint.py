@@ -31,10 +31,13 @@ class Checkpoint:
         unused: the checkpoint's tensor names that the family's table lists as unused.
         max_input: tokens of one text or source.
         eos_ids: every id that ends a completion.
-        generation: the checkpoint's own generation settings, by transformers' names.
+        generation: the checkpoint's own generation settings, by transformers' names; for what they
+            demand of every token, see `model.decoding_rules`.
         prompts: Sentence-Transformers prompts by name; `default_prompt` is a key of it.
         chat_tokens: `bos_token`, `eos_token`, ... as the chat template names them.
         tokenizer_json: the content of tokenizer.json, its padding and truncation switched off.
+        target_tokenizer_json: the same for targets; None where they have the source's.
+        decoder_start_id: what every target of an encoder-decoder begins with.
     """
 
     family: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -22,8 +22,10 @@ class Positions(StrEnum):
 
     NONE = "none"
     SINUSOIDAL = "sinusoidal"  # Vaswani et al. 2017, section 3.5
+    SINUSOIDAL_HALVES = "sinusoidal_halves"  # the same numbers, all sines before all cosines
     LEARNED = "learned"
     ROTARY = "rotary"  # Su et al. 2021, half-split form
+    RELATIVE = "relative"  # a learned bias of the scores by distance (Raffel et al. 2020)
 
 
 class Norm(StrEnum):
@@ -55,6 +57,7 @@ class PoolingMode(StrEnum):
     MEAN = "mean"
     CLS = "cls"
     MAX = "max"
+    LAST = "lasttoken"
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ _MOST_LAYERS = 1024
 _MOST_WIDTH = 1 << 20
 _MOST_ENTRIES = 1 << 24
 _MOST_CELLS = 1 << 28  # of a table that is computed: 1 GiB in fp32
+_COMPUTED = (Positions.SINUSOIDAL, Positions.SINUSOIDAL_HALVES)
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,8 @@ class TransformerConfig:
     position_offset: int = 0  # added to every position before the learned table is read
     rope_theta: float = 10_000.0
     rope_scaling: RopeScaling | None = None
+    relative_buckets: int = 32  # distances share so many biases, in each stack
+    relative_max_distance: int = 128  # all distances from here on share the last one
     norm: Norm = Norm.LAYER
     norm_eps: float = 1e-5
     norm_placement: NormPlacement = NormPlacement.PRE
@@ -152,10 +158,13 @@ class TransformerConfig:
     token_types: int = 0  # segment embeddings; every token is of type 0
     activation: Activation = Activation.GELU
     gated: bool = False  # feed-forward: activation(gate) * up
+    scaled_attention: bool = True  # scores are divided by sqrt(head_dim)
+    causal_encoder: bool = False  # an encoder's token sees itself and those before it alone
     attention_bias: bool = True  # of the query, key and value projections
     output_bias: bool = True  # of attention's output projection
     ff_bias: bool = True
     tied_head: bool = True  # the output head is the (target) token embedding
+    head_scale: float = 1.0  # the states that the output head reads are multiplied by it
     head_bias: bool = False
     dropout: float = 0.0  # in training only
 
@@ -179,6 +188,17 @@ class TransformerConfig:
     @property
     def decoder_vocab_size(self) -> int:
         return self.target_vocab_size or self.vocab_size
+
+    def as_causal_encoder(self) -> Self:
+        """A decoder's blocks as an encoder, without the output head."""
+        return replace(
+            self,
+            kind=Kind.ENCODER,
+            encoder_layers=self.decoder_layers,
+            decoder_layers=0,
+            causal_encoder=True,
+            head_bias=False,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The configuration as JSON values; `from_json` reads it back."""
@@ -207,6 +227,8 @@ class TransformerConfig:
             "decoder_layers": (0, _MOST_LAYERS),
             "position_offset": (0, _MOST_ENTRIES),
             "token_types": (0, _MOST_WIDTH),
+            "relative_buckets": (4, _MOST_WIDTH),
+            "relative_max_distance": (1, _MOST_WIDTH),
             "rope_theta": (1.0, 1e12),
             "norm_eps": (0.0, 1.0),
             "dropout": (0.0, 0.99),
@@ -217,7 +239,7 @@ class TransformerConfig:
                 raise ConfigError(f"{name} is {value}; it must be from {least} to {most}")
 
     def _check_tables(self) -> None:
-        widths = {Positions.SINUSOIDAL: "d_model", Positions.ROTARY: "head_dim"}
+        widths = {Positions.ROTARY: "head_dim", **dict.fromkeys(_COMPUTED, "d_model")}
         name = widths.get(self.positions)
         if name is None:
             return
@@ -243,8 +265,11 @@ class TransformerConfig:
             raise ConfigError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
         if self.positions is Positions.ROTARY and self.head_dim % 2:
             raise ConfigError(f"positions rotary needs an even head_dim, not {self.head_dim}")
-        if self.positions is Positions.SINUSOIDAL and self.d_model % 2:
-            raise ConfigError(f"positions sinusoidal needs an even d_model, not {self.d_model}")
+        if self.positions in _COMPUTED and self.d_model % 2:
+            raise ConfigError(
+                f"positions {self.positions} needs an even d_model, not {self.d_model}"
+            )
+        self._check_attention()
         if self.rope_scaling is not None and self.positions is not Positions.ROTARY:
             raise ConfigError(
                 f"rope_scaling {self.rope_scaling.kind} with positions {self.positions}; "
@@ -259,4 +284,23 @@ class TransformerConfig:
             raise ConfigError(
                 f"target_vocab_size {self.target_vocab_size} with kind {self.kind}; "
                 "only encoder_decoder has a second vocabulary"
+            )
+
+    def _check_attention(self) -> None:
+        if self.causal_encoder and self.kind is not Kind.ENCODER:
+            raise ConfigError(f"causal_encoder true with kind {self.kind}; only encoder has it")
+        if self.relative_max_distance <= self.relative_buckets // 2:
+            raise ConfigError(
+                f"relative_max_distance is {self.relative_max_distance}; it must be above half of "
+                f"relative_buckets {self.relative_buckets}"
+            )
+        if self.kind is Kind.ENCODER_DECODER:
+            return
+        if self.positions is Positions.RELATIVE:
+            raise ConfigError(
+                f"positions relative with kind {self.kind}; only encoder_decoder has them"
+            )
+        if not self.scaled_attention:
+            raise ConfigError(
+                f"scaled_attention false with kind {self.kind}; only encoder_decoder can do without"
             )

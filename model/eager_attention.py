@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from model.attention import scaled_dot_product_attention
 from model.cache import LayerCache
-from model.positions import rotate
+from model.config import Positions, TransformerConfig
+from model.positions import rotary_tables, rotate
+from model.transformer import Decoder, Encoder
 
 
 def padding_mask(lengths: Tensor, longest: int) -> Tensor:
@@ -33,12 +36,42 @@ class EagerSelfAttention:
         rotary: cosines and sines `[B, S, D / 2]` of the new tokens; None without rotary positions.
         recorded: where not None, each layer appends its weights `[B, H, S, K]`.
         dropout: the part of the attention weights that is dropped; whoever trains sets it.
+        bias: of the scores, `[B, H, S, K]`; None without relative positions.
+        scaled: whether scores are divided by sqrt(D).
     """
 
     mask: Tensor | None = None
     rotary: tuple[Tensor, Tensor] | None = None
     recorded: list[Tensor] | None = field(default=None, compare=False)
     dropout: float = 0.0
+    bias: Tensor | None = None
+    scaled: bool = True
+
+    @classmethod
+    def of_stack(
+        cls,
+        stack: Encoder | Decoder,
+        positions: Tensor,
+        mask: Tensor | None,
+        *,
+        keys: int | None = None,
+        recorded: list[Tensor] | None = None,
+    ) -> Self:
+        """How a stack attends from the new tokens at `positions [B, S]` to all before and them.
+
+        `keys` is how many there are with those in the cache; None without a cache.
+        """
+        config, bias = stack.config, None
+        if stack.relative_bias is not None:
+            every = torch.arange(positions.shape[1] if keys is None else keys)
+            bias = stack.relative_bias(positions, every)
+        return cls(
+            mask,
+            rotary=_rotary(config, positions),
+            recorded=recorded,
+            bias=bias,
+            scaled=config.scaled_attention,
+        )
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, past: LayerCache | None
@@ -51,10 +84,13 @@ class EagerSelfAttention:
                 torch.cat((past.key, present.key), dim=2),
                 torch.cat((past.value, present.value), dim=2),
             )
-        mixed, weights = _attend_heads(query, present, self.mask, self.dropout)
+        query, key, value = _heads(query, present)
+        mixed, weights = scaled_dot_product_attention(
+            query, key, value, self.mask, self.dropout, bias=self.bias, scaled=self.scaled
+        )
         if self.recorded is not None:
             self.recorded.append(weights)
-        return mixed, present
+        return mixed.transpose(1, 2), present
 
 
 @dataclass(frozen=True)
@@ -65,25 +101,35 @@ class EagerCrossAttention:
         mask: bool `[B, 1, 1, K]`; None where every source token is real.
         recorded: where not None, each layer appends its weights `[B, H, S, K]`.
         dropout: the part of the attention weights that is dropped; whoever trains sets it.
+        scaled: whether scores are divided by sqrt(D).
     """
 
     mask: Tensor | None = None
     recorded: list[Tensor] | None = field(default=None, compare=False)
     dropout: float = 0.0
+    scaled: bool = True
 
     def __call__(self, query: Tensor, memory: LayerCache) -> Tensor:
-        mixed, weights = _attend_heads(query, memory, self.mask, self.dropout)
+        query, key, value = _heads(query, memory)
+        mixed, weights = scaled_dot_product_attention(
+            query, key, value, self.mask, self.dropout, scaled=self.scaled
+        )
         if self.recorded is not None:
             self.recorded.append(weights)
-        return mixed
+        return mixed.transpose(1, 2)
 
 
-def _attend_heads(
-    query: Tensor, cache: LayerCache, mask: Tensor | None, dropout: float
-) -> tuple[Tensor, Tensor]:
-    """`query [B, S, H, D]` over the cache `[B, G, K, D]` -> `[B, S, H, D]`, `[B, H, S, K]`."""
+def _heads(query: Tensor, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
+    """`query [B, S, H, D]`, the cache `[B, G, K, D]` -> all three by head, `[B, H, S or K, D]`."""
     group = query.shape[2] // cache.key.shape[1]
-    key = cache.key.repeat_interleave(group, dim=1)  # [B, H, K, D]
-    value = cache.value.repeat_interleave(group, dim=1)
-    mixed, weights = scaled_dot_product_attention(query.transpose(1, 2), key, value, mask, dropout)
-    return mixed.transpose(1, 2), weights
+    key = cache.key.repeat_interleave(group, dim=1)
+    return query.transpose(1, 2), key, cache.value.repeat_interleave(group, dim=1)
+
+
+def _rotary(config: TransformerConfig, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Cosines and sines `[B, S, D / 2]` of the positions `[B, S]`, for models that turn."""
+    if config.positions is not Positions.ROTARY:
+        return None
+    length = int(positions.max()) + 1
+    cos, sin = rotary_tables(length, config.head_dim, config.rope_theta, config.rope_scaling)
+    return cos[positions], sin[positions]

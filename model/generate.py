@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from model.cache import Cache
-from model.config import Pooling, Positions
+from model.config import Pooling
+from model.decoding_rules import NO_RULES, DecodingRules
 from model.eager_attention import (
     EagerCrossAttention,
     EagerSelfAttention,
@@ -22,7 +23,6 @@ from model.eager_attention import (
     padding_mask,
 )
 from model.pooling import pool
-from model.positions import rotary_tables
 from model.transformer import Transformer
 
 
@@ -51,9 +51,10 @@ def encode(model: Transformer, input_ids: Tensor, lengths: Tensor) -> Tensor:
         `[B, S, d_model]`; rows beyond a text's length mean nothing.
     """
     positions = torch.arange(input_ids.shape[1]).expand_as(input_ids)
-    attend = EagerSelfAttention(
-        mask=padding_mask(lengths, input_ids.shape[1]), rotary=_rotary(model, positions)
-    )
+    mask = padding_mask(lengths, input_ids.shape[1])
+    if model.config.causal_encoder:
+        mask = causal_mask(positions, input_ids.shape[1])  # padding comes after what is real
+    attend = EagerSelfAttention.of_stack(model.encoder, positions, mask)
     states: Tensor = model.encoder(input_ids, positions, attend)
     return states
 
@@ -89,13 +90,15 @@ def logits(
     before = 0 if past is None else past[0].key.shape[2]
     batch, new = input_ids.shape
     positions = torch.arange(before, before + new).expand(batch, new)
-    attend = EagerSelfAttention(
-        mask=causal_mask(positions, before + new), rotary=_rotary(model, positions)
-    )
+    mask = causal_mask(positions, before + new)
+    attend = EagerSelfAttention.of_stack(model.decoder, positions, mask, keys=before + new)
     memory, attend_memory = None, None
     if source is not None:
         memory = source.memory
-        attend_memory = EagerCrossAttention(padding_mask(source.lengths, memory[0].key.shape[2]))
+        attend_memory = EagerCrossAttention(
+            padding_mask(source.lengths, memory[0].key.shape[2]),
+            scaled=model.config.scaled_attention,
+        )
     states, present = model.decoder(input_ids, positions, attend, past, memory, attend_memory)
     return model.decoder.head(states), cast("Cache", present)
 
@@ -111,6 +114,7 @@ def generate_greedy(
     eos_ids: Sequence[int] = (),
     source: Source | None = None,
     cached: bool = True,
+    rules: DecodingRules = NO_RULES,
 ) -> list[int]:
     """Continues one prompt with the likeliest token each time; of equals, the lowest id.
 
@@ -119,6 +123,7 @@ def generate_greedy(
         eos_ids: ids that end the text; the one that did is part of the answer.
         source: for encoder-decoder models, of one row.
         cached: whether to keep a cache, or to compute everything anew for each token.
+        rules: what the checkpoint demands of every text.
 
     Returns:
         The new ids, at most `max_new_tokens`, and no more than the model has positions for.
@@ -127,7 +132,7 @@ def generate_greedy(
     def choose(scores: Tensor, _: int) -> int:
         return int(scores.argmax())
 
-    return _generate(model, prompt, max_new_tokens, choose, eos_ids, source, cached)
+    return _generate(model, prompt, max_new_tokens, choose, eos_ids, source, cached, rules)
 
 
 def generate_sampled(
@@ -142,6 +147,7 @@ def generate_sampled(
     eos_ids: Sequence[int] = (),
     source: Source | None = None,
     cached: bool = True,
+    rules: DecodingRules = NO_RULES,
 ) -> list[int]:
     """Continues one prompt with random tokens; one seed gives one text.
 
@@ -160,7 +166,7 @@ def generate_sampled(
         probabilities = warp(scores / temperature, top_k, top_p).softmax(dim=-1)
         return int(torch.multinomial(probabilities, 1, generator=generator))
 
-    return _generate(model, prompt, max_new_tokens, choose, eos_ids, source, cached)
+    return _generate(model, prompt, max_new_tokens, choose, eos_ids, source, cached, rules)
 
 
 def warp(scores: Tensor, top_k: int, top_p: float) -> Tensor:
@@ -183,25 +189,17 @@ def _generate(
     eos_ids: Sequence[int],
     source: Source | None,
     cached: bool,
+    rules: DecodingRules,
 ) -> list[int]:
     tokens = list(prompt)
     past: Cache | None = None
-    room = model.config.max_positions - len(prompt)
-    for _ in range(min(max_new_tokens, room)):
+    most = min(max_new_tokens, model.config.max_positions - len(prompt))
+    for new in range(most):
         unseen = tokens[-1:] if past is not None else tokens
-        scores, present = logits(model, torch.tensor([unseen]), past, source)
+        following, present = logits(model, torch.tensor([unseen]), past, source)
         past = present if cached else None
-        tokens.append(choose(scores[0, -1], len(tokens)))
+        scores = rules.apply(following[0, -1], tokens, new, room=most - new, ends=eos_ids)
+        tokens.append(choose(scores, len(tokens)))
         if tokens[-1] in eos_ids:
             break
     return tokens[len(prompt) :]
-
-
-def _rotary(model: Transformer, positions: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Cosines and sines `[B, S, D / 2]` of the positions `[B, S]`, for models that turn."""
-    config = model.config
-    if config.positions is not Positions.ROTARY:
-        return None
-    length = int(positions.max()) + 1
-    cos, sin = rotary_tables(length, config.head_dim, config.rope_theta, config.rope_scaling)
-    return cos[positions], sin[positions]

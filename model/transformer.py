@@ -10,16 +10,17 @@ so the same modules serve padded batches and packed tokens.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import cast
 
 from torch import Tensor, nn
 
-from model.attention import Attend, AttendMemory
+from model.attention import Attend, AttendMemory, MultiHeadAttention
 from model.block import DecoderBlock, EncoderBlock
 from model.cache import Cache, LayerCache
-from model.config import Kind, Positions, TransformerConfig
+from model.config import Kind, TransformerConfig
 from model.feed_forward import make_norm
-from model.positions import PositionEmbedding
+from model.positions import PositionEmbedding, RelativePositionBias
 
 
 class Embedding(nn.Module):
@@ -29,8 +30,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.d_model)
         self.scale = config.embedding_scale
-        adds_positions = config.positions in (Positions.LEARNED, Positions.SINUSOIDAL)
-        self.positions = PositionEmbedding(config) if adds_positions else None
+        self.positions = PositionEmbedding.from_config(config)
         self.types = (
             nn.Embedding(config.token_types, config.d_model) if config.token_types else None
         )
@@ -53,11 +53,17 @@ class Embedding(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The encoder stack."""
+    """The encoder stack.
+
+    Attributes:
+        relative_bias: what a strategy adds to the scores of every layer; None without one.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        self.config = config
         self.embedding = Embedding(config, config.vocab_size)
+        self.relative_bias = RelativePositionBias.from_config(config, both_sides=True)
         self.blocks = nn.ModuleList(EncoderBlock(config) for _ in range(config.encoder_layers))
         self.norm = make_norm(config) if config.final_norm else None
 
@@ -70,11 +76,17 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """The decoder stack with its output head."""
+    """The decoder stack with its output head.
+
+    Attributes:
+        relative_bias: what a strategy adds to the scores of every self-attention; None without one.
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
+        self.config = config
         self.embedding = Embedding(config, config.decoder_vocab_size)
+        self.relative_bias = RelativePositionBias.from_config(config, both_sides=False)
         self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers))
         self.norm = make_norm(config) if config.final_norm else None
         self.head = nn.Linear(config.d_model, config.decoder_vocab_size, bias=config.head_bias)
@@ -92,6 +104,7 @@ class Decoder(nn.Module):
     ) -> tuple[Tensor, tuple[LayerCache | None, ...]]:
         """`input_ids`, `positions` int64 `[B, S]` -> states `[B, S, d_model]` and the new cache.
 
+        The states are those that the head reads, scaled where the configuration says so.
         `memory` and `attend_memory` are the source's keys and values and how to attend to them;
         both or neither.
         """
@@ -107,12 +120,20 @@ class Decoder(nn.Module):
             )
             presents.append(present)
         states = hidden if self.norm is None else self.norm(hidden)
+        if self.config.head_scale != 1.0:
+            states = states * self.config.head_scale
         return states, tuple(presents)
 
+    def project_memory(self, source: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Each layer's keys and values of source tokens `[..., d_model]`: `[..., G, D]` each."""
+        return tuple(layer.project_memory(source) for layer in self._cross_attentions())
+
     def remember(self, source: Tensor) -> Cache:
-        """The cross-attention keys and values of a source's states `[B, K, d_model]`, per layer."""
-        blocks = (cast("DecoderBlock", block) for block in self.blocks)
-        return tuple(block.cross_attention.remember(source) for block in blocks)
+        """Each layer's memory of a source's states `[B, K, d_model]`, as `cross` reads it."""
+        return tuple(layer.remember(source) for layer in self._cross_attentions())
+
+    def _cross_attentions(self) -> Iterator[MultiHeadAttention]:
+        return (cast("DecoderBlock", block).cross_attention for block in self.blocks)
 
 
 class Transformer(nn.Module):

@@ -127,6 +127,27 @@ ENCODER_DECODER = TransformerConfig(
     tied_head=False,
     head_bias=True,
 )
+RELATIVE_ENCODER_DECODER = TransformerConfig(
+    kind=Kind.ENCODER_DECODER,
+    vocab_size=VOCABULARY,
+    d_model=64,
+    heads=4,
+    d_ff=96,
+    max_positions=512,
+    encoder_layers=2,
+    decoder_layers=2,
+    positions=Positions.RELATIVE,
+    relative_buckets=8,
+    relative_max_distance=20,
+    norm=Norm.RMS,
+    activation=Activation.GELU_TANH,
+    gated=True,
+    scaled_attention=False,
+    attention_bias=False,
+    output_bias=False,
+    ff_bias=False,
+    head_scale=0.125,
+)
 
 
 def random_tensors(config: TransformerConfig, seed: int = 0) -> dict[str, Tensor]:
@@ -185,6 +206,13 @@ def write_encoder_decoder(
 ) -> Path:
     """An encoder-decoder like Marian's: post-norm, sinusoidal positions, one vocabulary."""
     return _write(directory, tiny_checkpoint(ENCODER_DECODER, seed), dtype)
+
+
+def write_relative_encoder_decoder(
+    directory: Path, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> Path:
+    """An encoder-decoder like T5: relative positions, RMSNorm, unscaled attention, tied head."""
+    return _write(directory, tiny_checkpoint(RELATIVE_ENCODER_DECODER, seed), dtype)
 
 
 def write_scripted_decoder(

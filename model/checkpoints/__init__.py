@@ -9,7 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from model.checkpoint import Checkpoint, CheckpointError
-from model.checkpoints import bert, distilbert, gpt2, llama, mistral, native, qwen2, roberta
+from model.checkpoints import (
+    bart,
+    bert,
+    distilbert,
+    gpt2,
+    llama,
+    marian,
+    mistral,
+    native,
+    qwen2,
+    roberta,
+    t5,
+)
 from model.checkpoints.family import Family
 from model.checkpoints.files import read_json
 from model.checkpoints.gguf_file import load_gguf
@@ -21,13 +33,16 @@ from model.typed_fields import ConfigError
 
 # By the model_type of config.json.
 _FAMILIES: dict[str, Family] = {
+    "bart": Family(bart.TENSORS, bart.configure),
     "bert": Family(bert.TENSORS, bert.configure),
     "distilbert": Family(distilbert.TENSORS, distilbert.configure),
     "gpt2": Family(gpt2.TENSORS, gpt2.configure),
     "llama": Family(llama.TENSORS, llama.configure),
+    "marian": Family(marian.TENSORS, marian.configure, marian.TWO_VOCABULARIES),
     "mistral": Family(llama.TENSORS, mistral.configure),
     "qwen2": Family(llama.TENSORS, qwen2.configure),
     "roberta": Family(roberta.TENSORS, roberta.configure),
+    "t5": Family(t5.TENSORS, t5.configure),
     "xlm-roberta": Family(roberta.TENSORS, roberta.configure),
 }
 _SUPPORTED = ", ".join(sorted({*_FAMILIES, native.MODEL_TYPE}))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -40,6 +40,9 @@ class TensorTable:
         prefix: what may stand before all their names, where the model was saved with a head.
         legacy: endings of their names as older files spell them -> as the table does.
         convert: their tensor as our parameter of that name, where more than the name differs.
+        copies: their names of tensors that only repeat another -> the other; files of some versions
+            hold them. Refused where they differ: the model then is not tied as configured.
+        options: fields of the configuration that are off where their tensor is not stored.
     """
 
     names: Mapping[str, str]
@@ -47,6 +50,16 @@ class TensorTable:
     prefix: str = ""
     legacy: Mapping[str, str] = field(default_factory=dict)
     convert: Callable[[str, Tensor, TransformerConfig], Tensor] = _as_stored
+    copies: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def of_causal_encoder(self) -> Self:
+        """Where a decoder's family keeps the parameters of `TransformerConfig.as_causal_encoder`;
+        its head is among the unused."""
+        pairs = self.names.items()
+        return replace(
+            self, names={ours.replace("decoder.", "encoder.", 1): theirs for ours, theirs in pairs}
+        )
 
 
 @dataclass(frozen=True)
@@ -58,16 +71,26 @@ class Family:
         configure: the content of its config.json, and what to call that in messages, as ours.
             Raises `CheckpointError` where it lacks a size or asks for what formerd does not do,
             `ConfigError` where a size makes no sense.
+        two_vocabularies: where it keeps our parameters if the target has a vocabulary of its own;
+            None for families that have no such models.
     """
 
     tensors: TensorTable
     configure: Callable[[dict[str, Any], str], TransformerConfig]
+    two_vocabularies: TensorTable | None = None
+
+    def table(self, config: TransformerConfig) -> TensorTable:
+        """Where a model of this configuration has its tensors."""
+        if config.target_vocab_size and self.two_vocabularies is not None:
+            return self.two_vocabularies
+        return self.tensors
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A checkpoint's tensors as ours; the fields are those of `Checkpoint`."""
+    """A checkpoint's configuration and tensors as ours; the fields are those of `Checkpoint`."""
 
+    config: TransformerConfig
     tensors: dict[str, Tensor]
     sources: dict[str, tuple[str, ...]]
     unused: tuple[str, ...]
@@ -81,6 +104,8 @@ def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tens
             or of the wrong shape or type.
     """
     stored_as = {_canonical(table, name): name for name in stored}
+    off = [option for option, name in table.options.items() if name not in stored_as]
+    config = replace(config, **dict.fromkeys(off, False))
     twice = sorted(set(stored) - set(stored_as.values()))
     with torch.device("meta"):
         parameters = dict(Transformer(config).named_parameters())
@@ -89,6 +114,7 @@ def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tens
     unused = sorted(name for name in left_over if _is_unused(table, name))
 
     problems = [f"{name} is there twice" for name in twice]
+    problems += _differing_copies(table, stored, stored_as, left_over)
     problems += [f"missing {name}" for name in set(theirs.values()) if name not in stored_as]
     problems += [f"unexpected {name}" for name in left_over if name not in unused]
     tensors = {}
@@ -105,10 +131,30 @@ def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tens
             "the tensors do not fit the configuration: " + "; ".join(sorted(set(problems)))
         )
     return Fitted(
+        config=config,
         tensors=tensors,
         sources={ours: (stored_as[name],) for ours, name in theirs.items()},
         unused=tuple(unused),
     )
+
+
+def _differing_copies(
+    table: TensorTable,
+    stored: Mapping[str, Tensor],
+    stored_as: Mapping[str, str],
+    left_over: Collection[str],
+) -> list[str]:
+    """Of the tensors that no parameter has, those that fail to repeat another."""
+    pairs = [
+        (stored_as[copy], stored_as[original])
+        for copy, original in table.copies.items()
+        if stored_as.get(copy) in left_over and original in stored_as
+    ]
+    return [
+        f"{copy} must repeat {original}, but differs from it"
+        for copy, original in pairs
+        if not torch.equal(stored[copy], stored[original])
+    ]
 
 
 def _fit_one(
@@ -167,4 +213,4 @@ def _their_name(table: TensorTable, ours: str) -> str:
 
 def _is_unused(table: TensorTable, name: str) -> bool:
     name = _canonical(table, name)
-    return any(re.fullmatch(pattern, name) for pattern in table.unused)
+    return name in table.copies or any(re.fullmatch(pattern, name) for pattern in table.unused)

@@ -17,11 +17,14 @@ from safetensors.torch import save_file
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints.files import WEIGHTS_FILE, read_weights
-from model.checkpoints.tokenizer_files import TOKENIZER_FILE, read_tokenizer
+from model.checkpoints.tokenizer_files import (
+    TARGET_TOKENIZER_FILE,
+    TOKENIZER_FILE,
+    read_tokenizers,
+)
 from model.config import Pooling, PoolingMode, TransformerConfig
 
 MODEL_TYPE = "formerd"
-TARGET_TOKENIZER_FILE = "target_tokenizer.json"
 
 # Fields of a checkpoint that config.json holds as they are, each with its JSON type.
 _PLAIN_FIELDS: dict[str, type] = {
@@ -71,7 +74,7 @@ def load_native(directory: Path, values: dict[str, Any]) -> Checkpoint:
     _check_fields(values, where)
     config = TransformerConfig.from_json(values["transformer"])
     tensors = read_weights(directory)
-    has_target = (directory / TARGET_TOKENIZER_FILE).exists()
+    tokenizer, target_tokenizer = read_tokenizers(directory)
     plain = {name: values[name] for name in _PLAIN_FIELDS if values.get(name) is not None}
     plain["eos_ids"] = tuple(plain.get("eos_ids", ()))
     return Checkpoint(
@@ -79,10 +82,8 @@ def load_native(directory: Path, values: dict[str, Any]) -> Checkpoint:
         config=config,
         tensors=tensors,
         sources={name: (name,) for name in tensors},
-        tokenizer_json=read_tokenizer(directory),
-        target_tokenizer_json=(
-            read_tokenizer(directory, TARGET_TOKENIZER_FILE) if has_target else None
-        ),
+        tokenizer_json=tokenizer,
+        target_tokenizer_json=target_tokenizer,
         pooling=_read_pooling(values.get("pooling"), where),
         **plain,
     )

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from model.checkpoint import CheckpointError
-from model.checkpoints.files import read_optional_json
+from model.checkpoints.files import read_json, read_optional_json
+from model.decoding_rules import SETTINGS
 
+_GENERATION_FILE = "generation_config.json"
 _NOT_SETTINGS = ("_from_model_config", "transformers_version")
+_OWN_FIELDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 _CHAT_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -30,16 +33,13 @@ def read_text_settings(directory: Path, config: dict[str, Any]) -> TextSettings:
     """Reads generation_config.json and tokenizer_config.json beside a config.json.
 
     Ids of the generation configuration come first, as in transformers: what ends a chat is known
-    there, not to the model.
+    there, not to the model. Directories from before it existed have the settings in config.json.
     """
-    generation = read_optional_json(directory / "generation_config.json")
+    generation = _read_generation(directory, config)
     tokenizer = read_optional_json(directory / "special_tokens_map.json") | read_optional_json(
         directory / "tokenizer_config.json"
     )
-    ids = {
-        name: _first(generation.get(name), config.get(name))
-        for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-    }
+    ids = {name: _first(generation.get(name), config.get(name)) for name in _OWN_FIELDS}
     _check_ids(ids, directory.name)
     eos = ids["eos_token_id"]
     return TextSettings(
@@ -50,13 +50,19 @@ def read_text_settings(directory: Path, config: dict[str, Any]) -> TextSettings:
         generation={
             name: value
             for name, value in generation.items()
-            if value is not None and name not in _NOT_SETTINGS and not name.endswith("_token_id")
+            if value is not None and name not in (*_NOT_SETTINGS, *_OWN_FIELDS)
         },
         chat_template=_read_template(directory, tokenizer),
         chat_tokens={
             name: _spelling(tokenizer[name]) for name in _CHAT_TOKENS if tokenizer.get(name)
         },
     )
+
+
+def _read_generation(directory: Path, config: dict[str, Any]) -> dict[str, Any]:
+    if (directory / _GENERATION_FILE).exists():
+        return read_json(directory / _GENERATION_FILE)
+    return {name: config[name] for name in SETTINGS if name in config}
 
 
 def _check_ids(ids: dict[str, Any], where: str) -> None:

@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint, as one tokenizer.json."""
+"""The tokenizers of a checkpoint, as tokenizer.json and target_tokenizer.json."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from tokenizers import Tokenizer
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints.files import read_json, read_optional_json
+from model.checkpoints.marian_tokenizer import SOURCE_PIECES, read_marian_tokenizers
 
 TOKENIZER_FILE = "tokenizer.json"
+TARGET_TOKENIZER_FILE = "target_tokenizer.json"
 
 # Files of older tokenizers, of which transformers makes a tokenizer.json; each set on its own.
 _SENTENCE_PIECES = ("tokenizer.model", "sentencepiece.bpe.model", "spiece.model")
@@ -44,6 +46,19 @@ def read_tokenizer(
         raise CheckpointError(f"{path} holds no tokenizer: {error}") from None
 
 
+def read_tokenizers(directory: Path) -> tuple[bytes, bytes | None]:
+    """The contents of the source's file and of the target's, None where one serves both.
+
+    Raises:
+        CheckpointError: as `read_tokenizer`.
+    """
+    if not (directory / TOKENIZER_FILE).exists() and (directory / SOURCE_PIECES).exists():
+        return read_marian_tokenizers(directory)
+    if not (directory / TARGET_TOKENIZER_FILE).exists():
+        return read_tokenizer(directory), None
+    return read_tokenizer(directory), read_tokenizer(directory, TARGET_TOKENIZER_FILE)
+
+
 def without_padding(text: str) -> bytes:
     """A tokenizer's JSON with padding and truncation switched off.
 
@@ -56,11 +71,17 @@ def without_padding(text: str) -> bytes:
 
 
 def check_vocabularies(checkpoint: Checkpoint) -> None:
-    """A model has a row for each id that its tokenizer can give.
+    """A model has a row for each id that its tokenizer can give, for source and target.
 
     Raises:
-        CheckpointError: naming the token and the size of the vocabulary.
+        CheckpointError: naming the token and the size of the vocabulary, or the tokenizer that is
+            missing.
     """
+    if checkpoint.config.target_vocab_size and checkpoint.target_tokenizer_json is None:
+        raise CheckpointError(
+            f"the target has a vocabulary of its own, of {checkpoint.config.target_vocab_size} "
+            f"entries, but there is no {TARGET_TOKENIZER_FILE}"
+        )
     sizes = [(checkpoint.tokenizer_json, checkpoint.config.vocab_size)]
     if checkpoint.target_tokenizer_json is not None:
         sizes.append((checkpoint.target_tokenizer_json, checkpoint.config.decoder_vocab_size))

@@ -163,3 +163,22 @@ def test_dropout_drops_weights_and_keeps_their_expectation() -> None:
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(4_000, 1))
     assert float(mixed.std()) > 0.1
     assert float(mixed.mean()) == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_bias_and_no_scale() -> None:
+    query, key, value = (noise(2, 4, 5, HEAD_DIM, seed=seed) for seed in range(3))
+    bias, mask = noise(1, 4, 5, 5, seed=3), torch.arange(5) < 4
+    mixed, _ = scaled_dot_product_attention(query, key, value, mask, bias=bias, scaled=False)
+    expected = nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=bias.masked_fill(~mask, -torch.inf), scale=1.0
+    )
+    torch.testing.assert_close(mixed, expected)
+
+
+def test_a_memory_is_projected_alike_on_any_axes() -> None:
+    attention, source = random_attention(kv_heads=2), noise(2, 5, D_MODEL)
+    key, value = attention.project_memory(source.flatten(0, 1))
+    assert key.shape == (10, 2, HEAD_DIM)
+    memory = attention.remember(source)
+    torch.testing.assert_close(memory.key.transpose(1, 2).flatten(0, 1), key)
+    torch.testing.assert_close(memory.value.transpose(1, 2).flatten(0, 1), value)

@@ -10,7 +10,13 @@ import pytest
 
 from model.config import RopeScaling, RopeScalingKind, TransformerConfig
 from model.typed_fields import ConfigError
-from tests.checkpoints import DECODER, ENCODER, ENCODER_DECODER, LEARNED_DECODER
+from tests.checkpoints import (
+    DECODER,
+    ENCODER,
+    ENCODER_DECODER,
+    LEARNED_DECODER,
+    RELATIVE_ENCODER_DECODER,
+)
 
 SCALED = replace(
     DECODER, rope_scaling=RopeScaling(RopeScalingKind.LLAMA3, 8.0, 1.0, 4.0, original_positions=64)
@@ -19,7 +25,10 @@ LINEAR = {"kind": "linear", "factor": 2.0}
 LLAMA3 = {"kind": "llama3", "factor": 8.0, "original_positions": 64}
 
 
-@pytest.mark.parametrize("config", [ENCODER, DECODER, LEARNED_DECODER, ENCODER_DECODER, SCALED])
+@pytest.mark.parametrize(
+    "config",
+    [ENCODER, DECODER, LEARNED_DECODER, ENCODER_DECODER, RELATIVE_ENCODER_DECODER, SCALED],
+)
 def test_json_round_trip(config: TransformerConfig) -> None:
     assert TransformerConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
@@ -71,6 +80,15 @@ def test_heads_fill_in_what_is_not_said() -> None:
         ({"rope_scaling": LLAMA3 | {"original_positions": 0}}, ["original_positions", "0"]),
         ({"rope_scaling": LINEAR, "positions": "learned"}, ["rope_scaling linear", "learned"]),
         ({"hidden_size": 64}, ["hidden_size"]),
+        ({"positions": "relative"}, ["positions relative", "kind decoder"]),
+        ({"scaled_attention": False}, ["scaled_attention false", "kind decoder"]),
+        ({"relative_buckets": 3}, ["relative_buckets", "3", "4"]),
+        ({"relative_max_distance": 16}, ["relative_max_distance is 16", "relative_buckets 32"]),
+        ({"positions": "sinusoidal_halves", "d_model": 63}, ["sinusoidal_halves", "63"]),
+        (
+            {"positions": "sinusoidal_halves", "max_positions": 1 << 24},
+            ["max_positions 16777216", "d_model 64"],
+        ),
     ],
 )
 def test_refusals_name_field_and_value(change: dict[str, Any], named: list[str]) -> None:

@@ -29,6 +29,7 @@ from tests.checkpoints import (
     ENCODER_DECODER,
     END_ID,
     LEARNED_DECODER,
+    RELATIVE_ENCODER_DECODER,
     tiny_checkpoint,
     write_scripted_decoder,
 )
@@ -45,7 +46,8 @@ class Given(NamedTuple):
 
 
 @pytest.fixture(
-    params=[DECODER, LEARNED_DECODER, ENCODER_DECODER], ids=["rotary", "learned", "seq2seq"]
+    params=[DECODER, LEARNED_DECODER, ENCODER_DECODER, RELATIVE_ENCODER_DECODER],
+    ids=["rotary", "learned", "seq2seq", "relative"],
 )
 def given(request: pytest.FixtureRequest) -> Given:
     checkpoint = tiny_checkpoint(request.param)

@@ -1,12 +1,26 @@
-"""Sinusoidal, learned and rotary positions."""
+"""Sinusoidal, learned, rotary and relative positions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.nn.functional import cosine_similarity
+from transformers import T5Config
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+from transformers.models.t5.modeling_t5 import T5Attention
 
 from model.config import RopeScaling, RopeScalingKind
-from model.positions import PositionEmbedding, rotary_tables, rotate, sinusoidal_table
-from tests.checkpoints import LEARNED_DECODER
+from model.positions import (
+    PositionEmbedding,
+    RelativePositionBias,
+    distance_buckets,
+    rotary_tables,
+    rotate,
+    sinusoidal_table,
+)
+from tests.checkpoints import LEARNED_DECODER, RELATIVE_ENCODER_DECODER
 
 
 @pytest.mark.parametrize(
@@ -88,3 +102,47 @@ def test_learned_positions_read_the_table_from_the_offset() -> None:
     embedding = PositionEmbedding(LEARNED_DECODER.from_json(fields))
     assert embedding.table.shape == (8, LEARNED_DECODER.d_model)
     torch.testing.assert_close(embedding(torch.tensor([0, 5])), embedding.table[[2, 7]])
+
+
+def test_the_halves_are_those_of_marian() -> None:
+    expected = MarianSinusoidalPositionalEmbedding(600, 48).create_weight()
+    torch.testing.assert_close(sinusoidal_table(600, 48, halves=True), expected)
+    interleaved = sinusoidal_table(600, 48)
+    assert torch.equal(sinusoidal_table(600, 48, halves=True)[:, :24], interleaved[:, ::2])
+
+
+@pytest.mark.parametrize("both_sides", [True, False])
+@pytest.mark.parametrize(
+    ("buckets", "longest"), [(32, 128), (12, 25), (4, 3), (5, 7), (32, 1000), (320, 800)]
+)
+def test_distances_have_the_buckets_of_t5(buckets: int, longest: int, both_sides: bool) -> None:
+    distances = torch.arange(-2 * longest, 2 * longest + 1)
+    expected = T5Attention._relative_position_bucket(distances, both_sides, buckets, longest)
+    clamped = distances.clamp(-longest, longest)  # all further ones share the last bucket
+    assert torch.equal(distance_buckets(clamped, buckets, longest, both_sides), expected)
+
+
+@pytest.mark.parametrize("both_sides", [True, False])
+def test_biases_are_those_of_t5(both_sides: bool) -> None:
+    config = replace(RELATIVE_ENCODER_DECODER, relative_max_distance=20)
+    bias = RelativePositionBias(config, both_sides=both_sides)
+    reference = T5Attention(
+        T5Config(
+            num_heads=config.heads,
+            relative_attention_num_buckets=config.relative_buckets,
+            relative_attention_max_distance=20,
+            is_decoder=not both_sides,
+        ),
+        has_relative_attention_bias=True,
+        layer_idx=0,
+    )
+    reference.relative_attention_bias.weight = bias.table
+    found = bias(torch.arange(40, 43)[None], torch.arange(70))
+    assert found.shape == (1, config.heads, 3, 70)
+    assert torch.equal(found, reference.compute_bias(3, 70, past_seen_tokens=40))
+
+
+def test_each_row_has_the_biases_of_its_positions() -> None:
+    bias = RelativePositionBias(RELATIVE_ENCODER_DECODER, both_sides=False)
+    found = bias(torch.tensor([[30], [4]]), torch.arange(31))
+    assert torch.equal(found[1, :, 0, :5], found[0, :, 0, 26:])

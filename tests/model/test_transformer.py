@@ -18,6 +18,7 @@ from tests.checkpoints import (
     ENCODER,
     ENCODER_DECODER,
     LEARNED_DECODER,
+    RELATIVE_ENCODER_DECODER,
     tiny_checkpoint,
 )
 
@@ -45,7 +46,7 @@ def test_an_encoder_of_the_size_of_bert(minilm: Checkpoint) -> None:
 
 @pytest.mark.parametrize("positions", list(Positions))
 def test_only_positions_tell_the_order(positions: Positions) -> None:
-    model = tiny_checkpoint(replace(ENCODER, positions=positions)).build()
+    model = tiny_checkpoint(replace(ENCODER_DECODER, positions=positions)).build()
     lengths = torch.tensor([IDS.shape[1]])
     states = encode(model, IDS, lengths)[:, PERMUTATION]
     permuted = encode(model, IDS[:, PERMUTATION], lengths)
@@ -53,7 +54,9 @@ def test_only_positions_tell_the_order(positions: Positions) -> None:
     assert (difference < 1e-5) == (positions is Positions.NONE)
 
 
-@pytest.mark.parametrize("config", [DECODER, LEARNED_DECODER, ENCODER_DECODER])
+@pytest.mark.parametrize(
+    "config", [DECODER, LEARNED_DECODER, ENCODER_DECODER, RELATIVE_ENCODER_DECODER]
+)
 def test_a_decoder_never_sees_what_comes_later(config: TransformerConfig) -> None:
     model = tiny_checkpoint(config).build()
     source = remember(model, IDS, torch.tensor([7])) if config.has_encoder else None
@@ -143,3 +146,18 @@ def test_token_embeddings_are_scaled() -> None:
     model = tiny_checkpoint(config).build()
     embedded = model.decoder.embedding(IDS, torch.arange(7)[None])
     torch.testing.assert_close(embedded, model.decoder.embedding.tokens.weight[IDS] * 3.0)
+
+
+def test_the_head_reads_scaled_states() -> None:
+    checkpoint = tiny_checkpoint(replace(DECODER, head_scale=0.25))
+    unscaled = replace(checkpoint, config=DECODER).build()
+    torch.testing.assert_close(logits(checkpoint.build(), IDS)[0], logits(unscaled, IDS)[0] / 4)
+
+
+def test_every_layer_has_a_memory_of_the_source() -> None:
+    model = tiny_checkpoint(ENCODER_DECODER).build()
+    states = torch.randn(2, 5, 64, generator=torch.Generator().manual_seed(0))
+    projected = model.decoder.project_memory(states.flatten(0, 1))
+    for memory, (key, value) in zip(model.decoder.remember(states), projected, strict=True):
+        torch.testing.assert_close(memory.key.transpose(1, 2).flatten(0, 1), key)
+        torch.testing.assert_close(memory.value.transpose(1, 2).flatten(0, 1), value)

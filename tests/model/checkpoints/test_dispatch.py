@@ -19,7 +19,7 @@ from tests.checkpoints import write_decoder
         ({"a.gguf": "", "b.gguf": ""}, "several .gguf files, name one: a.gguf, b.gguf"),
         ({"a.gguf": "no such thing"}, "cannot read .*a.gguf"),
         ({"config.json": "{"}, "config.json is not JSON"),
-        ({"config.json": "{}"}, "model_type None; supported are bert, distilbert, formerd, gpt2"),
+        ({"config.json": "{}"}, "model_type None; supported are bart, bert, distilbert, formerd"),
         ({"config.json": '{"model_type": ["bert"]}'}, r"model_type \['bert'\]"),
         ({"config.json": '{"model_type": "mpnet"}'}, "model_type 'mpnet'"),
         ({"config.json": '{"model_type": "mamba"}'}, "model_type 'mamba'"),
@@ -53,9 +53,15 @@ SIZES = (
     *("dim", "n_heads", "hidden_dim", "n_layers"),
     *("n_embd", "n_head", "n_layer", "n_positions"),
     "max_position_embeddings",
+    *("d_model", "encoder_attention_heads", "decoder_attention_heads"),
+    *("encoder_ffn_dim", "decoder_ffn_dim", "encoder_layers", "decoder_layers"),
+    *("num_heads", "d_kv", "d_ff", "num_layers"),
 )
-LAYERS = ("num_hidden_layers", "n_layers", "n_layer")
-FAMILIES = ["bert", "distilbert", "gpt2", "llama", "mistral", "qwen2", "roberta", "xlm-roberta"]
+LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "encoder_layers", "num_layers")
+FAMILIES = [
+    *("bart", "bert", "distilbert", "gpt2", "llama", "marian"),
+    *("mistral", "qwen2", "roberta", "t5", "xlm-roberta"),
+]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
@@ -64,3 +66,21 @@ def test_whole_numbers_are_no_weights(stored: dict[str, Tensor]) -> None:
 def test_another_models_tensors_do_not_fit(stored: dict[str, Tensor]) -> None:
     with pytest.raises(CheckpointError, match="has shape"):
         fit(llama.TENSORS, DECODER, stored)
+
+
+def test_a_copy_must_repeat_its_original(stored: dict[str, Tensor]) -> None:
+    table = replace(llama.TENSORS, copies={"copy.weight": "norm.weight"})
+    norm = stored["model.norm.weight"]
+    assert fit(table, CONFIG, stored | {"copy.weight": norm.clone()}).unused == ("copy.weight",)
+    with pytest.raises(CheckpointError, match=r"copy\.weight must repeat model\.norm\.weight, but"):
+        fit(table, CONFIG, stored | {"copy.weight": norm + 1})
+
+
+def test_an_option_is_off_where_its_tensor_is_missing(stored: dict[str, Tensor]) -> None:
+    names = {**llama.TENSORS.names, "decoder.head.bias": "bias"}
+    table = replace(llama.TENSORS, names=names, options={"head_bias": "bias"})
+    config = replace(CONFIG, head_bias=True)
+    assert not fit(table, config, stored).config.head_bias
+    fitted = fit(table, config, stored | {"bias": torch.ones(CONFIG.vocab_size)})
+    assert fitted.config.head_bias
+    assert fitted.sources["decoder.head.bias"] == ("bias",)

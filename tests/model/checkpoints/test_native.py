@@ -20,12 +20,14 @@ from tests.checkpoints import (
     ENCODER,
     ENCODER_DECODER,
     LEARNED_DECODER,
+    RELATIVE_ENCODER_DECODER,
     byte_tokenizer,
     tiny_checkpoint,
     write_decoder,
     write_encoder,
     write_encoder_decoder,
     write_learned_decoder,
+    write_relative_encoder_decoder,
 )
 
 
@@ -38,7 +40,9 @@ def assert_equal(read: Checkpoint, written: Checkpoint) -> None:
     assert read.tokenizer_json == without_padding(written.tokenizer_json.decode())
 
 
-@pytest.mark.parametrize("config", [ENCODER, DECODER, LEARNED_DECODER, ENCODER_DECODER])
+@pytest.mark.parametrize(
+    "config", [ENCODER, DECODER, LEARNED_DECODER, ENCODER_DECODER, RELATIVE_ENCODER_DECODER]
+)
 def test_round_trip(tmp_path: Path, config: TransformerConfig) -> None:
     checkpoint = tiny_checkpoint(config)
     save_native(tmp_path, checkpoint)
@@ -75,7 +79,14 @@ def test_half_precision_comes_back_as_fp32(tmp_path: Path, dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize(
-    "write", [write_encoder, write_decoder, write_learned_decoder, write_encoder_decoder]
+    "write",
+    [
+        write_encoder,
+        write_decoder,
+        write_learned_decoder,
+        write_encoder_decoder,
+        write_relative_encoder_decoder,
+    ],
 )
 def test_the_tiny_checkpoints_are_random_in_every_parameter(tmp_path: Path, write: Any) -> None:
     first = load_checkpoint(write(tmp_path / "first", seed=1))

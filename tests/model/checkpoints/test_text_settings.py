@@ -64,10 +64,15 @@ def test_generation_settings_are_kept_by_name(tmp_path: Path) -> None:
             "top_k": None,
             "pad_token_id": 7,
             "decoder_start_token_id": 8,
+            "forced_bos_token_id": 9,
         },
     )
     settings = read_text_settings(directory, {"bos_token_id": 0})
-    assert settings.generation == {"do_sample": True, "temperature": 0.2}
+    assert settings.generation == {
+        "do_sample": True,
+        "temperature": 0.2,
+        "forced_bos_token_id": 9,
+    }
     assert (settings.pad_id, settings.bos_id, settings.decoder_start_id) == (7, 0, 8)
 
 
@@ -113,3 +118,11 @@ def test_a_file_of_its_own_comes_first(tmp_path: Path) -> None:
 def test_a_template_that_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="chat_template"):
         read_text_settings(write(tmp_path, tokenizer_config={"chat_template": 3}), {})
+
+
+def test_older_directories_have_the_rules_of_decoding_in_the_config(tmp_path: Path) -> None:
+    config = {"bad_words_ids": [[7]], "max_length": 60, "num_beams": 4, "suppress_tokens": None}
+    rules = {"bad_words_ids": [[7]], "max_length": 60}
+    assert read_text_settings(tmp_path, config).generation == rules
+    write(tmp_path, generation_config={"num_beams": 2})
+    assert read_text_settings(tmp_path, config).generation == {"num_beams": 2}

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertModel,
     DistilBertConfig,
@@ -19,12 +21,16 @@ from transformers import (
     GPT2LMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
     MistralConfig,
     MistralForCausalLM,
     Qwen2Config,
     Qwen2ForCausalLM,
     RobertaConfig,
     RobertaModel,
+    T5Config,
+    T5ForConditionalGeneration,
     XLMRobertaConfig,
     XLMRobertaModel,
 )
@@ -51,6 +57,37 @@ _LLAMA: dict[str, Any] = {
     "eos_token_id": [1, 3],
     "pad_token_id": 0,
     "tie_word_embeddings": True,
+}
+# The stacks differ in depth, and many tokens end a target, so that beams of all lengths do.
+_BART: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "d_model": 48,
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 72,
+    "decoder_ffn_dim": 72,
+    "max_position_embeddings": 128,
+    "bos_token_id": 2,
+    "eos_token_id": [1, *range(30, 100)],
+    "forced_eos_token_id": 1,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 0,
+}
+_T5: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "d_model": 48,
+    "d_kv": 16,
+    "d_ff": 72,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "num_heads": 4,
+    "relative_attention_num_buckets": 12,
+    "relative_attention_max_distance": 25,
+    "eos_token_id": [1, *range(30, 100)],
+    "pad_token_id": 0,
+    "decoder_start_token_id": 0,
 }
 
 
@@ -114,6 +151,27 @@ def tiny_qwen2(**changes: Any) -> Any:
     return _random(Qwen2ForCausalLM(Qwen2Config(**(_LLAMA | changes))))
 
 
+def tiny_bart(**changes: Any) -> Any:
+    """A BART; its output bias is random, too."""
+    return _with_output_bias(_random(BartForConditionalGeneration(BartConfig(**(_BART | changes)))))
+
+
+def tiny_marian(**changes: Any) -> Any:
+    """A Marian; its output bias is random, too."""
+    settings = {"activation_function": "swish", "scale_embedding": True} | changes
+    return _with_output_bias(_random(MarianMTModel(MarianConfig(**(_BART | settings)))))
+
+
+def tiny_t5(**changes: Any) -> Any:
+    """A T5; its head is tied unless `tie_word_embeddings` is False."""
+    model = T5ForConditionalGeneration(T5Config(**(_T5 | changes)))
+    if not model.config.scale_decoder_outputs:  # transformers would tie what it makes anew
+        model.lm_head.weight = nn.Parameter(torch.empty_like(model.shared.weight))
+    _random(model)
+    model.shared.weight.data *= 10  # a tied head divides the logits
+    return model
+
+
 def save(model: Any, directory: Path, **options: Any) -> Path:
     """Saves a model with the byte tokenizer; `options` go to `save_pretrained`."""
     model.save_pretrained(directory, **options)
@@ -121,15 +179,23 @@ def save(model: Any, directory: Path, **options: Any) -> Path:
     return directory
 
 
+def _with_output_bias(model: Any) -> Any:
+    noise = torch.randn(model.final_logits_bias.shape, generator=torch.Generator().manual_seed(1))
+    model.final_logits_bias.copy_(noise * 0.3)
+    return model
+
+
 def _random(model: nn.Module) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:  # computed
+            continue
         noise = torch.randn(parameter.shape, generator=generator)
         if name.endswith("bias"):
             noise = noise * 0.1
         elif parameter.dim() == 1:  # the gain of a norm
             noise = noise * 0.2 + 1.0
-        elif "embed_tokens" in name or "wte" in name:
+        elif any(part in name for part in ("embed_tokens", "wte", "shared")):
             noise = noise * 0.1  # beside what the blocks add, or a tied head repeats its input
         else:
             noise = noise * parameter.shape[-1] ** -0.5
