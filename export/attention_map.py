@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import torch
@@ -11,9 +12,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from model.checkpoint import Checkpoint
-from model.config import Kind, Positions, TransformerConfig
+from model.config import Kind, TransformerConfig
 from model.eager_attention import EagerCrossAttention, EagerSelfAttention, causal_mask
-from model.positions import rotary_tables
+from model.generate import remember
 from model.transformer import Transformer
 
 
@@ -35,33 +36,72 @@ class AttentionMap:
     weights: NDArray[np.float32]
 
 
+class AttentionKind(StrEnum):
+    """Which of a model's attentions is shown."""
+
+    ENCODER = "encoder"
+    DECODER = "decoder"
+    CROSS = "cross-attention"
+
+
 @torch.inference_mode()
 def attention_map(
-    checkpoint: Checkpoint, text: str, target: str | None, layer: int | None, head: int | None
+    checkpoint: Checkpoint,
+    text: str,
+    target: str | None,
+    layer: int | None,
+    head: int | None,
+    kind: AttentionKind | None = None,
 ) -> AttentionMap:
     """The attention of one layer, the last where None, and of one head, the mean where None.
 
     Args:
-        target: of an encoder-decoder: shows how its tokens attend to those of `text`. Without it,
-            how the tokens of `text` attend to each other.
+        target: what an encoder-decoder has written; its decoder's attentions need it.
+        kind: None stands for the cross-attention of a target, else for that of the text.
 
     Raises:
-        AttentionError: the model has no such layer, head or target, or the text is empty or longer
-            than the model takes.
+        AttentionError: the model has no such attention, layer, head or target, or a text is empty
+            or longer than the model takes.
     """
     config = checkpoint.config
     if target is not None and config.kind is not Kind.ENCODER_DECODER:
         raise AttentionError(f"--target is for encoder-decoder models; the kind is {config.kind}")
-    source_json = checkpoint.tokenizer_json
-    columns, ids = _encode(source_json, text, "--text", config)
+    chosen = kind or _default_kind(config, target)
+    _check_kind(config, chosen, target)
+    columns, ids = _encode(checkpoint.tokenizer_json, text, "--text", config)
     model = checkpoint.build()
-    if target is None:
-        recorded = _encoder(model, ids) if config.has_encoder else _decoder(model, ids)
-        return _select(config.kind.value, columns, columns, recorded, layer, head)
-    target_json = checkpoint.target_tokenizer_json or source_json
-    rows, target_ids = _encode(target_json, target, "--target", config)
-    recorded = _cross(model, ids, target_ids)
-    return _select("cross-attention", rows, columns, recorded, layer, head)
+    recorded: list[Tensor] = []
+    if target is None or chosen is AttentionKind.ENCODER:
+        rows = columns
+        read = _read_source if config.has_encoder else _read_alone
+        read(model, ids, recorded)
+    elif chosen is AttentionKind.DECODER:
+        rows, written = _begun(checkpoint, *_encode_target(checkpoint, target))
+        columns = rows
+        _read_target(model, ids, written, recorded, [])
+    else:  # each row is a token that is written, so what is read is the one before
+        rows, written = _encode_target(checkpoint, target)
+        _, begun = _begun(checkpoint, rows, written)
+        _read_target(model, ids, begun[:, : len(rows)], [], recorded)
+    return _select(chosen.value, rows, columns, recorded, layer, head)
+
+
+def _default_kind(config: TransformerConfig, target: str | None) -> AttentionKind:
+    if target is not None:
+        return AttentionKind.CROSS
+    return AttentionKind.ENCODER if config.has_encoder else AttentionKind.DECODER
+
+
+def _check_kind(config: TransformerConfig, kind: AttentionKind, target: str | None) -> None:
+    there = {
+        AttentionKind.ENCODER: config.has_encoder,
+        AttentionKind.DECODER: config.has_decoder,
+        AttentionKind.CROSS: config.kind is Kind.ENCODER_DECODER,
+    }
+    if not there[kind]:
+        raise AttentionError(f"--kind {kind} is of other models; the kind is {config.kind}")
+    if config.kind is Kind.ENCODER_DECODER and kind is not AttentionKind.ENCODER and target is None:
+        raise AttentionError(f"--kind {kind} needs --target, what the decoder has written")
 
 
 def _encode(
@@ -80,40 +120,50 @@ def _encode(
     return tuple(labels), torch.tensor([encoding.ids])
 
 
-def _encoder(model: Transformer, ids: Tensor) -> list[Tensor]:
-    attend, recorded = _recording(model, ids, None)
-    model.encoder(ids, _positions(ids), attend)
-    return recorded
+def _encode_target(checkpoint: Checkpoint, target: str) -> tuple[tuple[str, ...], Tensor]:
+    tokenizer = checkpoint.target_tokenizer_json or checkpoint.tokenizer_json
+    return _encode(tokenizer, target, "--target", checkpoint.config)
 
 
-def _decoder(model: Transformer, ids: Tensor) -> list[Tensor]:
-    attend, recorded = _recording(model, ids, causal_mask(_positions(ids), ids.shape[1]))
-    model.decoder(ids, _positions(ids), attend)
-    return recorded
+def _begun(
+    checkpoint: Checkpoint, labels: tuple[str, ...], ids: Tensor
+) -> tuple[tuple[str, ...], Tensor]:
+    """The tokens with the one that every target begins with, as many as the model takes."""
+    start = checkpoint.decoder_start_id
+    if start is None:
+        return labels, ids
+    most = checkpoint.config.max_positions
+    begun = torch.cat((torch.tensor([[start]]), ids), dim=1)
+    return ("", *labels)[:most], begun[:, :most]
 
 
-def _cross(model: Transformer, source: Tensor, target: Tensor) -> list[Tensor]:
-    states = model.encoder(source, _positions(source), _recording(model, source, None)[0])
-    attend, _ = _recording(model, target, causal_mask(_positions(target), target.shape[1]))
-    recorded: list[Tensor] = []
-    across = EagerCrossAttention(recorded=recorded)
-    memory = model.decoder.remember(states)
-    model.decoder(target, _positions(target), attend, memory=memory, attend_memory=across)
-    return recorded
+def _read_source(model: Transformer, ids: Tensor, recorded: list[Tensor]) -> None:
+    positions = _positions(ids)
+    mask = causal_mask(positions, ids.shape[1]) if model.config.causal_encoder else None
+    attend = EagerSelfAttention.of_stack(model.encoder, positions, mask, recorded=recorded)
+    model.encoder(ids, positions, attend)
 
 
-def _recording(
-    model: Transformer, ids: Tensor, mask: Tensor | None
-) -> tuple[EagerSelfAttention, list[Tensor]]:
-    recorded: list[Tensor] = []
-    return EagerSelfAttention(mask, _rotary(model.config, ids), recorded), recorded
+def _read_alone(model: Transformer, ids: Tensor, recorded: list[Tensor]) -> None:
+    positions = _positions(ids)
+    mask = causal_mask(positions, ids.shape[1])
+    attend = EagerSelfAttention.of_stack(model.decoder, positions, mask, recorded=recorded)
+    model.decoder(ids, positions, attend)
 
 
-def _rotary(config: TransformerConfig, ids: Tensor) -> tuple[Tensor, Tensor] | None:
-    if config.positions is not Positions.ROTARY:
-        return None
-    cos, sin = rotary_tables(ids.shape[1], config.head_dim, config.rope_theta, config.rope_scaling)
-    return cos[None], sin[None]  # [1, S, D / 2]
+def _read_target(
+    model: Transformer,
+    source: Tensor,
+    target: Tensor,
+    recorded: list[Tensor],
+    recorded_across: list[Tensor],
+) -> None:
+    positions = _positions(target)
+    mask = causal_mask(positions, target.shape[1])
+    attend = EagerSelfAttention.of_stack(model.decoder, positions, mask, recorded=recorded)
+    across = EagerCrossAttention(recorded=recorded_across, scaled=model.config.scaled_attention)
+    memory = remember(model, source, torch.tensor([source.shape[1]])).memory
+    model.decoder(target, positions, attend, memory=memory, attend_memory=across)
 
 
 def _positions(ids: Tensor) -> Tensor:
