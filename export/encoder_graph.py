@@ -55,7 +55,14 @@ class EncoderModule(nn.Module):
         rotary = None
         if self.rotary is not None:
             rotary = take(self.rotary.cos, positions), take(self.rotary.sin, positions)
-        attend = PackedAttention(pad_map, unpad_map, lengths, rotary)
+        mask = _causal_mask(pad_map) if self.model.config.causal_encoder else None
+        attend = PackedAttention(pad_map, unpad_map, lengths, rotary, mask)
         states = self.model.encoder(input_ids, positions, attend)  # [N, d_model]
         padded = take(states, pad_map).float()  # [B, L, d_model]
         return pool(padded, lengths, self.pooling)
+
+
+def _causal_mask(pad_map: Tensor) -> Tensor:
+    """`[L, L]`, True where the column's token is the row's or stands before it."""
+    columns = torch.arange(pad_map.shape[1])
+    return columns <= columns[:, None]

@@ -31,12 +31,14 @@ class PackedAttention:
         unpad_map: int64 `[N]`, the cell of each token.
         lengths: int64 `[B]`.
         rotary: cosines and sines `[N, D / 2]`; None without rotary positions.
+        mask: bool `[L, L]`, True where a token may see another; None where every one may.
     """
 
     pad_map: Tensor
     unpad_map: Tensor
     lengths: Tensor
     rotary: tuple[Tensor, Tensor] | None
+    mask: Tensor | None = None
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, past: LayerCache | None
@@ -47,7 +49,7 @@ class PackedAttention:
         query, key, value = (take(x.flatten(-2), self.pad_map) for x in (query, key, value))
         mixed = ops.symbolic(
             "Attention",
-            (query, key, value, None, None, None, self.lengths),  # [B, L, HD] each
+            (query, key, value, self.mask, None, None, self.lengths),  # [B, L, HD] each
             {"q_num_heads": heads, "kv_num_heads": kv_heads},
             dtype=query.dtype,
             shape=query.shape,

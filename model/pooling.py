@@ -28,4 +28,6 @@ def pool(states: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
             vectors = states[:, 0]
         case PoolingMode.MAX:
             vectors = states.masked_fill(~real, -torch.inf).amax(dim=1)
+        case PoolingMode.LAST:
+            vectors = states[torch.arange(states.shape[0]), lengths - 1]
     return functional.normalize(vectors, dim=-1) if pooling.normalize else vectors

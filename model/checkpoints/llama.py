@@ -19,6 +19,7 @@ _FIELDS = {
 }
 _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "hidden_act": tuple(ACTIVATIONS),
+    "is_causal": (True,),  # some embedding models look both ways
     "partial_rotary_factor": (1, 1.0),
     "quantization_config": (),
 }

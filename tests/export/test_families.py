@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from export.build import BuildOptions, build
 from export.gate import check_artefact
-from export.manifest import load_manifest
+from export.manifest import PoolingSpec, load_manifest
 from export.progress import SilentSteps
 from export.source import resolve_source
 from export.weight_checks import WeightChecks
@@ -83,6 +84,24 @@ def test_an_encoder(tmp_path: Path, tiny: Callable[[], Any]) -> None:
     manifest = load_manifest(tmp_path / "artefact")
     assert manifest.limits.max_input == 40
     assert manifest.parity.checks > 40
+    _assert_each_zeroed_tensor_is_found(tmp_path)
+
+
+def test_an_encoder_of_a_decoder(tmp_path: Path) -> None:
+    """As Sentence-Transformers keeps it: causal, and the last token says what the text is."""
+    checkpoint = save(tiny_qwen2(**WIDE_HEADS), tmp_path / "checkpoint")
+    layout = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in (("", "Transformer"), ("1_Pooling", "Pooling"), ("2", "Normalize"))
+    ]
+    (checkpoint / "modules.json").write_text(json.dumps(layout))
+    (checkpoint / "1_Pooling").mkdir()
+    (checkpoint / "1_Pooling" / "config.json").write_text('{"pooling_mode": "lasttoken"}')
+    options = BuildOptions(tmp_path / "artefact", "tiny")
+    build(resolve_source(str(checkpoint)), options, SilentSteps(), gate=check_artefact)
+    manifest = load_manifest(tmp_path / "artefact")
+    assert manifest.kind == "encoder"
+    assert manifest.pooling == PoolingSpec(mode="lasttoken", normalize=True, dimensions=48)
     _assert_each_zeroed_tensor_is_found(tmp_path)
 
 

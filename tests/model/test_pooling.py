@@ -23,6 +23,8 @@ def naive(rows: list[list[float]], mode: PoolingMode) -> list[float]:
             return [max(column) for column in columns]
         case PoolingMode.CLS:
             return rows[0]
+        case PoolingMode.LAST:
+            return rows[-1]
 
 
 @pytest.mark.parametrize("mode", list(PoolingMode))

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from model.checkpoint import Checkpoint, CheckpointError
 from model.checkpoints import load_checkpoint
-from model.config import Pooling, PoolingMode
+from model.config import Kind, Pooling, PoolingMode
 from model.generate import embed, generate_greedy
 from tests.checkpoints import PAD
 from tests.model.checkpoints.parity import PROMPT
@@ -27,6 +27,7 @@ from tests.model.checkpoints.tiny_references import (
     tiny_bert,
     tiny_distilbert,
     tiny_gpt2,
+    tiny_llama,
     tiny_mistral,
     tiny_qwen2,
     tiny_roberta,
@@ -140,18 +141,24 @@ def test_a_limit_that_is_none(tmp_path: Path, limit: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "message"), [("lasttoken", "lasttoken"), ("mean", "embeddings of a decoder")]
+    ("tiny", "mode"), [(tiny_qwen2, "lasttoken"), (tiny_llama, "mean"), (tiny_gpt2, "lasttoken")]
 )
-def test_embeddings_of_a_decoder(tmp_path: Path, mode: str, message: str) -> None:
-    save(tiny_qwen2(), tmp_path)
-    kinds = ("Transformer", "Pooling")
-    layout = [{"path": "", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
-    layout[1]["path"] = "1_Pooling"
-    (tmp_path / "modules.json").write_text(json.dumps(layout))
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
-    with pytest.raises(CheckpointError, match=message):
-        load_checkpoint(tmp_path)
+def test_embeddings_of_a_decoder(tmp_path: Path, tiny: Callable[..., Any], mode: str) -> None:
+    """Each token sees those before it, as in text generation."""
+    reference = save_sentence_model(tmp_path, tiny(), mode)
+    checkpoint = load_checkpoint(tmp_path / "whole")
+    assert checkpoint.config.kind is Kind.ENCODER
+    assert checkpoint.config.causal_encoder
+    assert checkpoint.pooling == Pooling(PoolingMode(mode), normalize=True)
+    assert_same_vectors(checkpoint, reference)
+
+
+def test_an_embedding_model_that_looks_both_ways_is_refused(tmp_path: Path) -> None:
+    directory = save(tiny_llama(), tmp_path)
+    values = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(values | {"is_causal": False}))
+    with pytest.raises(CheckpointError, match="is_causal is False, supported: True"):
+        load_checkpoint(directory)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

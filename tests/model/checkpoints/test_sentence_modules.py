@@ -46,6 +46,8 @@ def write(
         ({"pooling_mode_max_tokens": True}, PoolingMode.MAX),
         ({"pooling_mode": "cls", "embedding_dimension": 4}, PoolingMode.CLS),
         ({"pooling_mode": ["mean"]}, PoolingMode.MEAN),
+        ({"pooling_mode": "lasttoken"}, PoolingMode.LAST),
+        ({"pooling_mode_lasttoken": True}, PoolingMode.LAST),
     ],
 )
 def test_modes(tmp_path: Path, pooling: dict[str, Any], mode: PoolingMode) -> None:
@@ -88,7 +90,6 @@ def test_limits_and_prompts(tmp_path: Path) -> None:
         (("Transformer", "Pooling", "Dense"), MEAN, "Transformer, Pooling, Dense"),
         (("Transformer", "Normalize", "Pooling"), MEAN, "in this order"),
         (("Transformer",), None, "lists Transformer;"),
-        (("Transformer", "Pooling"), {"pooling_mode": "lasttoken"}, "lasttoken"),
         (("Transformer", "Pooling"), {"pooling_mode_weightedmean_tokens": True}, "weightedmean"),
         (("Transformer", "Pooling"), MEAN | {"pooling_mode_max_tokens": True}, r"mean \+ max"),
         (("Transformer", "Pooling"), {}, "pooling_mode is missing"),

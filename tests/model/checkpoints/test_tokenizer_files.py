@@ -90,6 +90,24 @@ def test_sentence_pieces_are_converted(pieces: Path) -> None:
         assert tokenizer.decode(expected) == text
 
 
+def test_sentence_pieces_of_xlm_roberta_are_converted(tmp_path: Path) -> None:
+    """Ids are one further on than the pieces: four special tokens take the place of three."""
+    (tmp_path / "corpus.txt").write_text("the lamp and the sea and the keeper of the lamp\n" * 20)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "corpus.txt"),
+        model_prefix=str(tmp_path / "sentencepiece.bpe"),
+        model_type="unigram",
+        vocab_size=19,
+        minloglevel=2,
+    )
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlm-roberta"}))
+    tokenizer = Tokenizer.from_str(read_tokenizer(tmp_path).decode())
+    reference = sentencepiece.SentencePieceProcessor(str(tmp_path / "sentencepiece.bpe.model"))
+    for text in ("the keeper and the lamp", "keepers of  the sea"):
+        expected = [index + 1 if index > 2 else 3 for index in reference.encode(text)]
+        assert tokenizer.encode(text).ids == [0, *expected, 2]
+
+
 def test_sentence_pieces_without_their_package(
     pieces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
