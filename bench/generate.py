@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -29,7 +30,7 @@ from rich.console import Console
 from bench.engines.catalogue import (
     FORMERD,
     FORMERD_INT8,
-    FP32_PEERS,
+    MIXED_PEERS,
     NAMES,
     Checkpoints,
     EngineSpec,
@@ -185,16 +186,9 @@ class Bench:
     def mixed(self, results: Results) -> None:
         """formerd before and after the peers: the quiet minutes should not be its alone."""
         found: list[Throughput] = []
-        if FORMERD in self._specs:
-            found += self._services()
-        for spec in [self._specs[name] for name in FP32_PEERS if name in self._specs]:
-            with self._opened([spec]) as engines:
-                found += [
-                    peer_throughput(name, engine, self._requests, self._extent.batches)
-                    for name, engine in engines.items()
-                ]
-        if FORMERD in self._specs:
-            found += self._services()
+        for measured in chain(self._services(), self._peers(), self._services()):
+            console.print(f"{measured.system}: {measured.tokens_per_second:.1f} tokens/s")
+            found.append(measured)
         results.add_mixed(slowest(found))
 
     def open_loop(self, results: Results) -> None:
@@ -211,17 +205,22 @@ class Bench:
             for each in SITUATIONS
         ]
 
-    def _services(self) -> list[Throughput]:
+    def _services(self) -> Iterator[Throughput]:
         systems = {
-            ENGINE_SYSTEM: engine_service(self._artefact),
-            GRPC_SYSTEM: grpc_service(self._artefact),
+            ENGINE_SYSTEM: (FORMERD, engine_service(self._artefact)),
+            GRPC_SYSTEM: (FORMERD, grpc_service(self._artefact)),
+            INT8_SYSTEM: (FORMERD_INT8, engine_service(self._int8)),
         }
-        if FORMERD_INT8 in self._specs:
-            systems[INT8_SYSTEM] = engine_service(self._int8)
-        return [
-            asyncio.run(service_throughput(system, opened, self._requests))
-            for system, opened in systems.items()
-        ]
+        for system, (name, opened) in systems.items():
+            if name in self._specs:
+                yield asyncio.run(service_throughput(system, opened, self._requests))
+
+    def _peers(self) -> Iterator[Throughput]:
+        """One after the other: beside another's threads none would be at its best."""
+        for spec in [self._specs[name] for name in MIXED_PEERS if name in self._specs]:
+            with self._opened([spec]) as engines:
+                for name, engine in engines.items():
+                    yield peer_throughput(name, engine, self._requests, self._extent.batches)
 
     @contextmanager
     def _opened(self, specs: Iterable[EngineSpec]) -> Iterator[dict[str, Engine]]:
@@ -254,5 +253,5 @@ def convert(gguf: Path, work: Path, peers: Path) -> None:
 
 
 if __name__ == "__main__":
-    use_huge_pages()  # for everybody: the peers inherit it
+    use_huge_pages()  # as the server does
     main()

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from bench.engines.catalogue import EngineSpec
 from bench.engines.engine import Generated, Ids
+from server.huge_pages import HUGE_PAGES_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 _STOP_SECONDS = 30
@@ -77,7 +78,7 @@ def engine_process(spec: EngineSpec, threads: int) -> Iterator[EngineProcess]:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"},
+            env=environment(spec, threads),
         )
         try:
             engine = EngineProcess(spec, process, log)
@@ -85,6 +86,14 @@ def engine_process(spec: EngineSpec, threads: int) -> Iterator[EngineProcess]:
             yield engine
         finally:
             _end(process)
+
+
+def environment(spec: EngineSpec, threads: int) -> dict[str, str]:
+    """The variables that an engine starts with; this process itself has huge pages."""
+    variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
+    if not spec.huge_pages:
+        variables.pop(HUGE_PAGES_VARIABLE, None)
+    return variables
 
 
 def _end(process: subprocess.Popen[str]) -> None:
