@@ -18,7 +18,7 @@ import platform
 import sys
 from collections.abc import Mapping
 
-_VARIABLE = "GLIBC_TUNABLES"
+HUGE_PAGES_VARIABLE = "GLIBC_TUNABLES"
 _HUGE_PAGES = "glibc.malloc.hugetlb"
 _TUNABLES = {
     _HUGE_PAGES: 1,
@@ -39,8 +39,8 @@ def use_huge_pages() -> None:
 
 def with_huge_pages(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment with the tunables set; one that says it wants huge pages or none stays."""
-    set_already = environment.get(_VARIABLE, "")
+    set_already = environment.get(HUGE_PAGES_VARIABLE, "")
     if _HUGE_PAGES in set_already:
         return dict(environment)
     added = [f"{name}={value}" for name, value in _TUNABLES.items() if name not in set_already]
-    return {**environment, _VARIABLE: ":".join([*filter(None, [set_already]), *added])}
+    return {**environment, HUGE_PAGES_VARIABLE: ":".join([*filter(None, [set_already]), *added])}
