@@ -104,8 +104,10 @@ def fit(table: TensorTable, config: TransformerConfig, stored: Mapping[str, Tens
             or of the wrong shape or type.
     """
     stored_as = {_canonical(table, name): name for name in stored}
-    off = [option for option, name in table.options.items() if name not in stored_as]
-    config = replace(config, **dict.fromkeys(off, False))
+    off: dict[str, Any] = {
+        option: False for option, name in table.options.items() if name not in stored_as
+    }
+    config = replace(config, **off)
     twice = sorted(set(stored) - set(stored_as.values()))
     with torch.device("meta"):
         parameters = dict(Transformer(config).named_parameters())

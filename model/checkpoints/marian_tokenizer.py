@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizers import (
     AddedToken,
@@ -30,9 +31,6 @@ from tokenizers import (
 
 from model.checkpoint import CheckpointError
 from model.checkpoints.files import read_json, read_optional_json
-
-if TYPE_CHECKING:
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 SOURCE_PIECES, TARGET_PIECES = "source.spm", "target.spm"
 _VOCABULARY, _TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
@@ -67,7 +65,7 @@ def read_marian_tokenizers(directory: Path) -> tuple[bytes, bytes]:
     )
 
 
-def _tokenizer(vocabulary: list[str], pieces: ModelProto) -> bytes:
+def _tokenizer(vocabulary: list[str], pieces: Any) -> bytes:
     scores = {piece.piece: piece.score for piece in pieces.pieces if piece.type == _NORMAL}
     known = {_SPACE, *(character for piece in scores for character in piece)}
     unknown = f"[^{_escaped(sorted(known))}]"
@@ -94,7 +92,7 @@ def _is_special(token: str) -> bool:
     return token in (_UNKNOWN, _END, _PAD) or _LANGUAGE.fullmatch(token) is not None
 
 
-def _text_steps(pieces: ModelProto) -> list[normalizers.Normalizer]:
+def _text_steps(pieces: Any) -> list[normalizers.Normalizer]:
     """What sentencepiece does to a text before it looks for pieces."""
     steps: list[normalizers.Normalizer] = []
     if charsmap := pieces.normalizer_spec.precompiled_charsmap:
@@ -144,17 +142,18 @@ def _id(value: Any, path: Path) -> int:
     return value
 
 
-def _read_pieces(path: Path) -> ModelProto:
+def _read_pieces(path: Path) -> Any:
+    """A sentencepiece model: the message `ModelProto` of sentencepiece_model.proto."""
     if find_spec("sentencepiece") is None:
         raise CheckpointError(
             f"{path.name} cannot be read without the package sentencepiece: "
             "pip install sentencepiece"
         )
     from google.protobuf.message import DecodeError
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
+    messages: Any = import_module("sentencepiece.sentencepiece_model_pb2")  # it has no types
     try:
-        pieces = ModelProto.FromString(path.read_bytes())
+        pieces = messages.ModelProto.FromString(path.read_bytes())
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
     except DecodeError as error:
@@ -163,7 +162,7 @@ def _read_pieces(path: Path) -> ModelProto:
     return pieces
 
 
-def _check_pieces(pieces: ModelProto, path: Path) -> None:
+def _check_pieces(pieces: Any, path: Path) -> None:
     """Refuses, by name, what sentencepiece can do and a Unigram model of `tokenizers` cannot."""
     trained, normalized = pieces.trainer_spec, pieces.normalizer_spec
     problems = [

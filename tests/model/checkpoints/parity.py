@@ -62,7 +62,7 @@ def assert_encoder_decoder_parity(
     states = encode(model, ids, LENGTHS)
     assert_same_states(states, reference_states(reference.get_encoder(), ids, LENGTHS), LENGTHS)
     targets = ids.flip(1)[:, :30]
-    targets[:, 0] = checkpoint.decoder_start_id
+    targets[:, 0] = _prompt(checkpoint)[0]
     scores, _ = logits(model, targets, source=remember(model, ids, LENGTHS))
     expected = reference_target_logits(reference, ids, LENGTHS, targets)
     torch.testing.assert_close(scores, expected, atol=1e-4, rtol=0)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from tokenizers import Tokenizer
 from transformers import MarianTokenizer
 
@@ -91,8 +90,9 @@ def write_pieces(path: Path, text: str, **settings: Any) -> None:
 
 
 def pieces_of(path: Path) -> list[str]:
-    model = ModelProto.FromString(path.read_bytes())
-    return [piece.piece for piece in model.pieces if piece.type == 1]
+    model = sentencepiece.SentencePieceProcessor(str(path))
+    ids = range(model.get_piece_size())
+    return [model.id_to_piece(i) for i in ids if not model.is_control(i) | model.is_unknown(i)]
 
 
 def write_tokenizer(directory: Path, *, separate: bool = False, rule: str = "nmt_nfkc") -> Path:
@@ -111,6 +111,9 @@ def write_tokenizer(directory: Path, *, separate: bool = False, rule: str = "nmt
     settings = {"separate_vocabs": separate}
     (directory / "tokenizer_config.json").write_text(json.dumps(settings))
     return directory
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["one vocabulary", "two vocabularies"])
