@@ -56,6 +56,7 @@ def test_heads_fill_in_what_is_not_said() -> None:
         ({"positions": "sinusoidal", "d_model": 63}, ["sinusoidal", "d_model", "63"]),
         ({"position_offset": 2}, ["position_offset 2", "rotary"]),
         ({"target_vocab_size": 9}, ["target_vocab_size 9", "decoder"]),
+        ({"causal_encoder": True}, ["causal_encoder", "decoder"]),
         ({"positions": "absolute"}, ["positions", "absolute", "rotary"]),
         ({"kind": "translator"}, ["kind", "translator", "encoder_decoder"]),
         ({"d_model": "64"}, ["d_model", "'64'", "int"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,10 @@ def test_sizes_out_of_bounds_are_refused_before_any_weight_is_read(
     values = dict.fromkeys(SIZES, 8) | dict.fromkeys(LAYERS, layers)
     (tmp_path / "config.json").write_text(json.dumps(values | {"model_type": family}))
     (tmp_path / "model.safetensors").write_text("no weights")
+    began = time.process_time()
     with pytest.raises(CheckpointError, match=rf"coder_layers is '?{layers}"):
         load_checkpoint(tmp_path)
+    assert time.process_time() - began < 0.05  # about a millisecond: nothing was allocated
 
 
 def test_native_sizes_out_of_bounds(tmp_path: Path) -> None:
