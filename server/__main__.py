@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Any
 
 import click
 
 from server.artefact import ArtefactError
-from server.daemon import Exit, run
+from server.cuda import DeviceError
+from server.daemon import Exit
+from server.expendable import leave
 from server.huge_pages import use_huge_pages
 from server.limits import LimitError
 from server.listener import ListenError
 from server.logs import configure_logs
 from server.options import ENVIRONMENT_PREFIX, server_options
-from server.session import DeviceError
+from server.self_check import CheckError
 from server.settings import Settings, SettingsError
+from server.startup import TracingError, run
 from server.tls import TlsError
 from server.token_file import TokenFileError
 
-_FAILURES = (ArtefactError, DeviceError, LimitError, ListenError, TlsError, TokenFileError)
+_FAILURES = (
+    ArtefactError,
+    CheckError,
+    DeviceError,
+    LimitError,
+    ListenError,
+    TlsError,
+    TokenFileError,
+    TracingError,
+)
 
 
 @click.command(
@@ -39,8 +50,8 @@ def main(**options: Any) -> None:
     one ends that at once. Every option is also an environment variable, FORMERD_ and its name:
     FORMERD_MAX_QUEUE for --max-queue.
 
-    Exits with 0 after a stop, 1 if an artefact, a device or a port cannot be used or a model died,
-    2 for a wrong option, 130 if Ctrl-C was pressed twice.
+    Exits with 0 after a stop, 1 if an artefact, a device or a port cannot be used or a model died
+    or hangs, 2 for a wrong option, 130 if Ctrl-C was pressed twice or a signal ended --check.
     """
     try:
         settings = Settings.from_options(**options)
@@ -53,7 +64,7 @@ def main(**options: Any) -> None:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
-    sys.exit(code)
+    leave(code)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
@@ -29,6 +29,9 @@ from server.errors import (
 )
 from server.metrics import METHODS, CallMetrics, Metrics
 from server.models import Model, Models
+
+if TYPE_CHECKING:
+    from server.tracing import Tracing  # which needs what only an extra installs
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -78,7 +81,13 @@ class Call:
 
 
 class Calls:
-    """All calls of a server: those that run now, and whether more may come."""
+    """All calls of a server: those that run now, and whether more may come.
+
+    Args:
+        max_request_seconds: the longest life of any of them.
+        log_text: whether what callers say and are told is logged.
+        tracing: makes spans of them; None makes none.
+    """
 
     def __init__(
         self,
@@ -88,12 +97,14 @@ class Calls:
         *,
         max_request_seconds: float,
         log_text: bool = False,
+        tracing: Tracing | None = None,
     ) -> None:
         self._models = models
         self._metrics = metrics
         self._log = log
         self._max_request_seconds = max_request_seconds
         self._log_text = log_text
+        self._tracing = tracing
         self._running: set[asyncio.Task[Any]] = set()
         self._interrupted = False
         self._quiet = asyncio.Event()
@@ -180,7 +191,7 @@ class Calls:
                     raise
                 raise problem from error
             finally:
-                self._account(call, metrics, problem, clock() - began)
+                self._account(call, context, metrics, problem, clock() - began)
 
     @contextmanager
     def _counted(self, metrics: CallMetrics, method: str) -> Iterator[None]:
@@ -242,15 +253,23 @@ class Calls:
         return StepFailed("the server failed to serve this request; its log says why")
 
     def _account(
-        self, call: Call, metrics: CallMetrics, problem: ServerError | None, seconds: float
+        self,
+        call: Call,
+        context: Context,
+        metrics: CallMetrics,
+        problem: ServerError | None,
+        seconds: float,
     ) -> None:
-        """Counts and logs how a request ended."""
+        """Counts, traces and logs how a request ended."""
         code = "OK" if problem is None else status_code(problem).name
         metrics.requests[call.method][code].inc()
         if problem is None:
             metrics.request_duration[call.method].observe(seconds)
         elif problem.reason is not None:
             metrics.requests_rejected[problem.reason].inc()
+        if self._tracing is not None:
+            metadata = context.invocation_metadata() or ()
+            call.facts["trace_id"] = self._tracing.record(call, metadata, code, seconds)
         self._log.info(
             "request",
             id=call.request_id,

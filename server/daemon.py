@@ -1,36 +1,34 @@
-"""The life of the server: verify, listen, load, serve, drain, stop."""
+"""The life of the server: listen, load, serve, drain, stop."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
-from contextlib import closing, suppress
-from dataclasses import asdict
+from contextlib import suppress
 from enum import IntEnum
-from threading import Thread
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+import grpc
 from structlog.typing import FilteringBoundLogger
 
 from server.call import Calls
+from server.expendable import ExpendableThread, run_expendably
 from server.health import Health
 from server.listener import SERVICES, bind, make_grpc_server
-from server.loading import load_artefacts, make_models
-from server.memory_budget import MemoryBudget, allowed_memory
-from server.metrics import Metrics
-from server.metrics_server import MetricsServer
 from server.models import Models
 from server.report import describe_models
-from server.settings import Settings
-from server.stop_signals import StopSignals
+from server.self_check import ask_every_model
+from server.settings import Address, Settings
+from server.stop_signals import Stopped, StopSignals
 from server.tls import server_credentials
 from server.token_file import TokenFile
 from server.worker import Worker
 
+_LOOPBACK = Address("127.0.0.1", 0)
 _WATCH_SECONDS = 0.5
 _STATUS_SECONDS = 2.0  # for the statuses of interrupted calls to go out
-_JOIN_SECONDS = 5.0  # for an engine to end its step; one that hangs is left behind
+_JOIN_SECONDS = 5.0  # for an engine to end its step
 
 
 class Exit(IntEnum):
@@ -41,27 +39,6 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-async def run(settings: Settings, log: FilteringBoundLogger) -> Exit:
-    """Serves until a signal comes or a model dies.
-
-    Raises:
-        ArtefactError, DeviceError, LimitError, ListenError, TlsError, TokenFileError: why it
-            cannot.
-    """
-    signals = StopSignals()
-    signals.install(asyncio.get_running_loop())
-    artefacts = await asyncio.to_thread(load_artefacts, settings)
-    registry = CollectorRegistry()
-    metrics = Metrics(registry, [artefact.manifest.name for artefact in artefacts])
-    models = Models(make_models(artefacts, settings, metrics, asyncio.get_running_loop()))
-    _check_memory(models, settings, log)
-    daemon = Daemon(settings, models, metrics, signals, log)
-    if settings.check:
-        return await daemon.check()
-    with closing(MetricsServer(settings.metrics_listen, registry)) as metrics_server:
-        return await daemon.serve(str(metrics_server.address))
-
-
 class Daemon:
     """Models and the server that answers for them."""
 
@@ -69,31 +46,39 @@ class Daemon:
         self,
         settings: Settings,
         models: Models,
-        metrics: Metrics,
+        calls: Calls,
         signals: StopSignals,
         log: FilteringBoundLogger,
     ) -> None:
         self._settings = settings
         self._models = models
+        self._calls = calls
         self._signals = signals
         self._log = log
         self._worker = Worker()
         self._health = Health(SERVICES)
-        self._calls = Calls(
-            models,
-            metrics,
-            log,
-            max_request_seconds=settings.max_request_seconds,
-            log_text=settings.log_text,
-        )
+        self._began = time.monotonic()
 
     async def check(self) -> Exit:
-        """Loads and warms up, and stops again."""
+        """Loads and warms up, has every model answer one request, and stops again.
+
+        Raises:
+            CheckError: a model does not answer.
+            Stopped: a signal has come first.
+        """
+        server = make_grpc_server(
+            self._settings, self._calls, self._models, self._health, self._worker
+        )
+        target = str(bind(server, _LOOPBACK))
+        await server.start()
         try:
             await self._load()
+            self._calls.accepting = True
+            patience = self._settings.max_request_seconds
+            await self._signals.or_stop(ask_every_model(self._models, target, patience))
             self._log.info("checked", models=describe_models(self._models))
         finally:
-            self._stop_engines()
+            await self._stop(server)
         return Exit.OK
 
     async def serve(self, metrics_address: str) -> Exit:
@@ -112,31 +97,32 @@ class Daemon:
             )
         await self._health.start(self._models)
         await server.start()
-        self._log.info("listening", listen=str(address), metrics_listen=metrics_address)
+        log.info("listening", listen=str(address), metrics_listen=metrics_address)
         try:
-            await self._load()
-            await self._open(str(address), metrics_address)
+            with suppress(Stopped):
+                await self._load()
+                await self._open(str(address), metrics_address)
             healthy = await self._watch()
             await self._drain()
         finally:
-            await server.stop(grace=_STATUS_SECONDS)
-            self._worker.close()
-            self._stop_engines()
-        self._log.info("stopped", healthy=healthy)
+            await self._stop(server)
+        log.info("stopped", healthy=healthy)
         if not healthy:
             return Exit.FAILED
         return Exit.INTERRUPTED if self._signals.interrupted else Exit.OK
 
     async def _load(self) -> None:
-        """Starts every engine, unless a signal says that it is no longer needed."""
+        """Starts every engine.
+
+        Raises:
+            Stopped: a signal has come first; an engine that is loading is left behind.
+        """
         for model in self._models:
+            self._log.info("loading", model=model.name)
             for engine in model.engines:
-                if not self._signals.stop.is_set():
-                    await asyncio.to_thread(engine.start)
+                await self._signals.or_stop(run_expendably(engine.start, f"load {model.name}"))
 
     async def _open(self, address: str, metrics_address: str) -> None:
-        if self._signals.stop.is_set():
-            return
         self._calls.accepting = True
         await self._health.serve()
         self._log.info(
@@ -144,15 +130,16 @@ class Daemon:
             listen=address,
             metrics_listen=metrics_address,
             threads=self._settings.threads,
+            load_seconds=round(time.monotonic() - self._began, 3),
             models=describe_models(self._models),
         )
 
     async def _watch(self) -> bool:
-        """Waits for a signal; False where an engine has died first."""
+        """Waits for a signal; False where an engine has died, or hangs, first."""
         while not self._signals.stop.is_set():
             for model in self._models:
                 if not all(engine.alive for engine in model.engines):
-                    self._log.error("a model has died", model=model.name)
+                    self._log.error("a model has died or hangs", model=model.name)
                     await self._health.fail(model.name)
                     return False
             with suppress(TimeoutError):
@@ -170,22 +157,16 @@ class Daemon:
         self._calls.interrupt()
         await _first(_STATUS_SECONDS, self._calls.drained())
 
-    def _stop_engines(self) -> None:
-        """Ends the engines' threads; nothing else runs any more that this could hold up."""
+    async def _stop(self, server: grpc.aio.Server) -> None:
+        """Ends the server, then the engines; those that hang or still load are left behind."""
+        await server.stop(grace=_STATUS_SECONDS)
+        self._worker.close()
         engines = [engine for model in self._models for engine in model.engines]
-        stopping = [Thread(target=engine.stop, daemon=True) for engine in engines]
+        stopping = [ExpendableThread(engine.stop, "stop") for engine in engines if engine.alive]
         for thread in stopping:
             thread.start()
         for thread in stopping:
             thread.join(_JOIN_SECONDS)
-
-
-def _check_memory(models: Models, settings: Settings, log: FilteringBoundLogger) -> None:
-    """Says what memory the server will take, and refuses to start where that does not fit."""
-    budget = MemoryBudget.of(model.memory for model in models)
-    allowed = allowed_memory(settings.memory_limit)
-    log.info("memory", **asdict(budget), total=budget.total, allowed=allowed)
-    budget.check(allowed)
 
 
 async def _first(seconds: float, *awaitables: Coroutine[Any, Any, object]) -> None:

@@ -24,11 +24,6 @@ class DecoderJournal:
     def ready(self) -> None:
         """Requests are worked on from now on."""
         self._metrics.cache_capacity_tokens.set(self._limits.slots * self._limits.capacity)
-        self._metrics.ready.set(1)
-
-    def ended(self) -> None:
-        """No request is worked on any more."""
-        self._metrics.ready.set(0)
 
     def accepted(self, generation: Generation) -> None:
         prompt_tokens = len(generation.request.prompt)

@@ -90,7 +90,6 @@ class DecoderWorker:
 
     def abandon(self, error: ServerError) -> None:
         """Ends every request with an error; nothing is computed any more."""
-        self._journal.ended()
         for generation in self._live.values():
             self._leave_queue(generation)
             self._tell(generation, Failed(error))

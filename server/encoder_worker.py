@@ -64,7 +64,6 @@ class EncoderWorker:
         self._runner = self._open_runner()
         self._runner.warm_up()
         self.provider = self._runner.provider
-        self._metrics.ready.set(1)
 
     def patience(self) -> float | None:
         """None without texts; else how long the head of the queue still waits for others."""
@@ -106,7 +105,6 @@ class EncoderWorker:
 
     def abandon(self, error: ServerError) -> None:
         """Ends every call with an error; nothing is computed any more."""
-        self._metrics.ready.set(0)
         for call in list(self._live.values()):
             self._tell(call, Failed(error))
             self._take_out(call)

@@ -12,6 +12,7 @@ from typing import Protocol
 import structlog
 
 from server.errors import Draining, Interrupted, ServerError, StepFailed
+from server.expendable import ExpendableThread
 
 _log = structlog.get_logger()
 _HUNG_SECONDS = 120.0  # far beyond any step
@@ -47,7 +48,7 @@ class EngineThread:
     def __init__(self, name: str, worker: Worker) -> None:
         self._worker = worker
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = ExpendableThread(self._run, name)
         self._ready: Future[None] = Future()
         self._door = threading.Lock()
         self._closed = True

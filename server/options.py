@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -16,6 +17,12 @@ from server.settings import Address, DeviceChoice
 
 ENVIRONMENT_PREFIX = "FORMERD"
 
+# Those that every program with OpenTelemetry knows come after our own.
+_ENDPOINT_VARIABLES = [
+    f"{ENVIRONMENT_PREFIX}_TRACE_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+]
 _DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 _MIB = 1 << 20
 
@@ -32,6 +39,15 @@ def _device(value: str) -> DeviceChoice:
     if match is None:
         raise click.BadParameter(f"{value!r} is no device; give cpu, cuda or cuda:INDEX")
     return DeviceChoice(Device(match[1] or "cuda"), int(match[2] or 0))
+
+
+def _endpoint(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.netloc:
+        raise click.BadParameter(
+            f"{value!r} is no collector's address; give it as http://127.0.0.1:4317, or https://"
+        )
+    return value
 
 
 def _pin(value: str) -> tuple[str, str]:
@@ -228,7 +244,21 @@ _OPTIONS = (
     click.option(
         "--log-text", is_flag=True, help="Log prompts and completions: for debugging only."
     ),
-    click.option("--check", is_flag=True, help="Load, warm up, and exit instead of serving."),
+    click.option(
+        "--trace-endpoint",
+        type=_endpoint,
+        metavar="URL",
+        envvar=_ENDPOINT_VARIABLES,
+        default=None,
+        help="Send OpenTelemetry spans of requests to this collector (OTLP over gRPC), such as "
+        "http://127.0.0.1:4317; needs the extra `tracing`.  [default: "
+        "$OTEL_EXPORTER_OTLP_ENDPOINT, else none]",
+    ),
+    click.option(
+        "--check",
+        is_flag=True,
+        help="Load, warm up, have each model answer once, and exit instead of serving.",
+    ),
 )
 
 

@@ -91,6 +91,7 @@ class Settings:
     expect_digest: dict[str, str]
     log_format: str
     log_text: bool
+    trace_endpoint: str | None
     check: bool
 
     @classmethod

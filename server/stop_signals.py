@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 _WATCHED = (signal.SIGTERM, signal.SIGINT)
+
+Result = TypeVar("Result")
+
+
+class Stopped(Exception):
+    """A signal has come before something was done."""
 
 
 class StopSignals:
@@ -32,6 +40,26 @@ class StopSignals:
             self.hurry.set()
         self.stop.set()
         self._last = received
+
+    async def or_stop(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """What comes of work, unless a signal comes first.
+
+        Raises:
+            Stopped: a signal has come; the work is cancelled.
+        """
+        if self.stop.is_set():
+            work.close()
+            raise Stopped
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self.stop.wait())
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise Stopped
+            return working.result()
+        finally:
+            working.cancel()
+            stopping.cancel()
 
     @property
     def interrupted(self) -> bool:

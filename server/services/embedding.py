@@ -73,7 +73,7 @@ class EmbeddingService(EmbeddingServiceServicer):
         model = call.model
         engine = model.embed_with()
         call.tell(request=request)
-        work, tokenize_seconds = await self._worker.convert(
+        work, call.facts["tokenize_seconds"] = await self._worker.convert(
             request,
             lambda: read_embed_request(
                 request, model.manifest, model.tokenizer, self._max_response_bytes
@@ -83,7 +83,7 @@ class EmbeddingService(EmbeddingServiceServicer):
         outcome = await _encode(engine, work.items, call.deadline)
         model.metrics.queue_duration[call.method].observe(outcome.queue_seconds)
         timing = pb.EmbedTiming(
-            tokenize_seconds=tokenize_seconds,
+            tokenize_seconds=call.facts["tokenize_seconds"],
             queue_seconds=outcome.queue_seconds,
             encode_seconds=outcome.encode_seconds,
         )

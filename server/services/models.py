@@ -37,7 +37,7 @@ class ModelService(ModelServiceServicer):
     async def Tokenize(self, request: pb.TokenizeRequest, context: Context) -> pb.TokenizeResponse:
         async with self._calls.rpc("Tokenize", context, request.model) as call:
             tokenizer = call.model.tokenizer
-            response, _ = await self._worker.convert(
+            response, call.facts["tokenize_seconds"] = await self._worker.convert(
                 request,
                 lambda: tokenize(request, tokenizer, self._max_response_bytes),
                 call.model.metrics.tokenize_duration,

@@ -128,9 +128,17 @@ class ServerProcess:
 
 
 @contextmanager
-def starting_server(directories: Sequence[Path], *flags: str) -> Iterator[ServerProcess]:
-    """A server that may not be ready yet, or never will be; killed at the end of the block."""
-    command = [sys.executable, "-m", "server", *map(str, directories)]
+def starting_server(
+    directories: Sequence[Path],
+    *flags: str,
+    module: str = "server",
+    python: str = sys.executable,
+) -> Iterator[ServerProcess]:
+    """A server that may not be ready yet, or never will be; killed at the end of the block.
+
+    `module` takes its place where a test has to reach into it; `python` is the environment's.
+    """
+    command = [python, "-m", module, *map(str, directories)]
     command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", *flags]
     with TemporaryDirectory() as directory:
         server = ServerProcess(command, Path(directory) / "server.log")
@@ -142,9 +150,11 @@ def starting_server(directories: Sequence[Path], *flags: str) -> Iterator[Server
 
 
 @contextmanager
-def running_server(directories: Sequence[Path], *flags: str) -> Iterator[ServerProcess]:
+def running_server(
+    directories: Sequence[Path], *flags: str, python: str = sys.executable
+) -> Iterator[ServerProcess]:
     """A server that is ready; at the end of the block it has to stop cleanly."""
-    with starting_server(directories, *flags) as server:
+    with starting_server(directories, *flags, python=python) as server:
         server.wait_until_ready()
         yield server
         if server.process.poll() is None:

@@ -14,6 +14,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from prometheus_client import CollectorRegistry
 from structlog.testing import LogCapture
 
+from server.call import Calls
 from server.daemon import Daemon, Exit
 from server.encoder_engine import EncoderEngine
 from server.metrics import Metrics
@@ -50,6 +51,7 @@ SETTINGS = Settings(
     expect_digest={},
     log_format="json",
     log_text=False,
+    trace_endpoint=None,
     check=False,
 )
 
@@ -60,13 +62,12 @@ class MortalEngine:
 
     alive: bool = True
     provider: str = "none"
-    stopped: bool = False
 
     def start(self) -> None:
         """It is ready at once."""
 
     def stop(self) -> None:
-        self.stopped = True
+        """There is nothing to end."""
 
 
 async def test_a_model_that_dies_ends_the_server_with_a_failure() -> None:
@@ -79,7 +80,9 @@ async def test_a_model_that_dies_ends_the_server_with_a_failure() -> None:
         encoder=cast("EncoderEngine", engine),
     )
     log: Any = structlog.wrap_logger(None, [logged], structlog.make_filtering_bound_logger(0))
-    daemon = Daemon(SETTINGS, Models([model]), metrics, StopSignals(), log)
+    models = Models([model])
+    calls = Calls(models, metrics, log, max_request_seconds=5)
+    daemon = Daemon(SETTINGS, models, calls, StopSignals(), log)
     serving = asyncio.create_task(daemon.serve("unused"))
     async with asyncio.timeout(10):
         while not any(line["event"] == "serving" for line in logged.entries):  # noqa: ASYNC110
@@ -94,4 +97,3 @@ async def test_a_model_that_dies_ends_the_server_with_a_failure() -> None:
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
             assert await serving is Exit.FAILED
     assert registry.get_sample_value("formerd_ready", {"model": "encoder"}) == 0
-    assert engine.stopped

@@ -56,6 +56,7 @@ def test_defaults() -> None:
         ("--slots", "2", "slots", 2),
         ("--prefix-cache-bytes", "0", "prefix_cache_bytes", 0),
         ("--max-wait-ms", "1.5", "max_wait_ms", 1.5),
+        ("--trace-endpoint", "https://collector:4317", "trace_endpoint", "https://collector:4317"),
         (
             "--expect-digest",
             f"minilm=sha256:{'0' * 64}",
@@ -93,6 +94,9 @@ def test_a_flag_and_its_environment_variable_set_the_same(
         ("--tls-key", "no/such/file"),
         ("--auth-token-file", "no/such/file"),
         ("--memory-limit", "0"),
+        ("--trace-endpoint", "collector:4317"),
+        ("--trace-endpoint", "grpc://collector"),
+        ("--trace-endpoint", "http://"),
     ],
 )
 def test_nonsense_is_a_usage_error_that_names_flag_and_value(flag: str, value: str) -> None:
@@ -100,6 +104,16 @@ def test_nonsense_is_a_usage_error_that_names_flag_and_value(flag: str, value: s
     assert result.exit_code == 2
     assert flag in result.output
     assert value in result.output
+
+
+def test_requests_are_traced_where_opentelemetry_is_told_to_send_spans() -> None:
+    assert settings_of("dir").trace_endpoint is None
+    everybodys = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://all:4317"}
+    assert settings_of("dir", environment=everybodys).trace_endpoint == "http://all:4317"
+    spans = {**everybodys, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://spans:4317"}
+    assert settings_of("dir", environment=spans).trace_endpoint == "http://spans:4317"
+    ours = {**spans, "FORMERD_TRACE_ENDPOINT": "http://ours:4317"}
+    assert settings_of("dir", environment=ours).trace_endpoint == "http://ours:4317"
 
 
 def test_no_directory_is_a_usage_error() -> None:

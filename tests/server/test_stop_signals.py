@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 import pytest
 
-from server.stop_signals import StopSignals
+from server.stop_signals import Stopped, StopSignals
 
 
 @pytest.mark.parametrize("received", [signal.SIGTERM, signal.SIGINT])
@@ -35,3 +36,33 @@ def test_the_second_signal_hurries(
     signals.note(second)
     assert signals.hurry.is_set()
     assert signals.interrupted is interrupted
+
+
+async def test_work_is_done_unless_a_signal_comes_first() -> None:
+    signals = StopSignals()
+    assert await signals.or_stop(asyncio.sleep(0, "done")) == "done"
+    waiting = asyncio.create_task(signals.or_stop(asyncio.sleep(600)))
+    await asyncio.sleep(0.01)
+    signals.note(signal.SIGTERM)
+    with pytest.raises(Stopped):
+        await waiting
+
+
+async def test_work_is_not_even_begun_after_a_signal() -> None:
+    signals, begun = StopSignals(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+
+    signals.note(signal.SIGTERM)
+    with pytest.raises(Stopped):
+        await signals.or_stop(work())
+    assert not begun.is_set()
+
+
+async def test_what_work_raises_comes_out() -> None:
+    async def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await StopSignals().or_stop(fail())
