@@ -147,8 +147,9 @@ def as_installed(*command: str, extras: set[str] | None = None) -> list[str]:
     assert python == "python"
     if option == "-c":
         return [str(PYTHON), option, module, *arguments]
-    # The client, for HEALTHCHECK, is all that the image has beyond what the server needs.
-    needed = extras or DOCKERFILE.extras("server") - ({"client"} if module == "server" else set())
+    # The server needs neither the client, which is there for HEALTHCHECK, nor to be traced.
+    spared = {"client", "tracing"} if module == "server" else set()
+    needed = extras or DOCKERFILE.extras("server") - spared
     runner = [
         str(PYTHON),
         str(HERE / "without_modules.py"),
