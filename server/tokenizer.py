@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as RawTokenizer
 
 from server.errors import InvalidInput
 from server.plain_text import PlainTextEncoder
+from server.text_beginning import beginning_of, certain_tokens
 
 Span = tuple[int, int]  # start and end in characters, end exclusive
 _LONG = 2048  # characters or ids that take about a millisecond
@@ -96,6 +97,18 @@ class Tokenizer:
             result += as_text(text[start:end], start == 0)
             done = index + 1
         return result + ids[done:]
+
+    def encode_beginning(self, text: str, most_characters: int) -> list[int]:
+        """First ids of a text, found without reading more of it than so many characters.
+
+        They are those that `encode` gives, as many as are certain, and the special tokens that
+        close every text after them.
+        """
+        beginning = beginning_of(text, most_characters)
+        encoding = self._encode(beginning, add_special_tokens=True)
+        if len(beginning) == len(text):
+            return encoding.ids
+        return [*encoding.ids[: certain_tokens(encoding, beginning)], *self._closing]
 
     def encode_with_offsets(self, text: str, *, add_special_tokens: bool = True) -> list[Token]:
         """The tokens of a text, and where they stand in it."""

@@ -10,7 +10,7 @@ from formerd.v1 import embedding_pb2 as pb
 from export.manifest import Manifest, PoolingSpec
 from server.conversion.ranges import check_ids
 from server.conversion.status import rpc_status
-from server.conversion.text_size import check_text_size
+from server.conversion.text_size import check_text_size, most_text_bytes
 from server.conversion.vector import VectorForm
 from server.errors import InputTooLong, InvalidInput, OverLimit
 from server.request import EmbedItem, EmbedOutcome, EmbedResult
@@ -57,7 +57,7 @@ def read_embed_request(
     if not message.truncate:
         _check_sizes(message, limit, tokenizer)
     read = [
-        _read_input(f"inputs[{index}]", item, prompt, manifest.vocabulary_size, tokenizer)
+        _read_input(f"inputs[{index}]", item, prompt, manifest, tokenizer)
         for index, item in enumerate(message.inputs)
     ]
     if not message.truncate:
@@ -119,18 +119,37 @@ def _prompt(name: str, manifest: Manifest) -> str:
 
 
 def _read_input(
-    field: str, message: pb.EmbedInput, prompt: str, vocabulary_size: int, tokenizer: Tokenizer
+    field: str, message: pb.EmbedInput, prompt: str, manifest: Manifest, tokenizer: Tokenizer
 ) -> list[int]:
     match message.WhichOneof("input"):
         case "text":
-            field, ids = f"{field}.text", tokenizer.encode(prompt + message.text)
+            field = f"{field}.text"
+            ids = _encode(field, message.text, prompt, manifest.limits.max_input, tokenizer)
         case "tokens":
             field, ids = f"{field}.tokens", list(message.tokens.ids)
-            check_ids(f"{field}.ids", ids, vocabulary_size)
+            check_ids(f"{field}.ids", ids, manifest.vocabulary_size)
         case _:
             raise InvalidInput(f"{field} has neither text nor tokens")
     if not ids:
         raise InvalidInput(f"{field} has no tokens; give at least one")
+    return ids
+
+
+def _encode(field: str, text: str, prompt: str, limit: int, tokenizer: Tokenizer) -> list[int]:
+    """Ids of a text; of one that is to be truncated, more than `limit` are enough.
+
+    Tokenising a text takes several hundred times its memory, so of a very long one no more is
+    tokenised than could be needed.
+    """
+    most = most_text_bytes(limit, tokenizer)
+    if len(text) <= most:
+        return tokenizer.encode(prompt + text)
+    ids = tokenizer.encode_beginning(prompt + text, len(prompt) + most)
+    if len(ids) <= limit:
+        raise InputTooLong(
+            f"{field} has {len(text)} characters; its first {most} do not tell its first {limit} "
+            "tokens, as where they are one word: shorten it"
+        )
     return ids
 
 

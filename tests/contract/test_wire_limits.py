@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from formerd.v1 import generation_pb2 as pb
 from grpc_health.v1 import health_pb2
@@ -40,6 +41,17 @@ async def test_what_is_small_only_while_compressed_is_refused_unseen(
     assert peak_memory(server) - before < 32 * MIB
     fine = await stubs.embedding.Embed(embed_request("the " * 40), compression=compression)
     assert len(fine.embeddings) == 1
+
+
+async def test_a_text_to_be_cut_takes_little_memory(server: ServerProcess, stubs: Stubs) -> None:
+    """Tokenising 4 MB takes several hundred MB."""
+    text = "the cat " * 500_000
+    before = peak_memory(server)
+    [cut] = (await stubs.embedding.Embed(embed_request(text, truncate=True))).embeddings
+    assert peak_memory(server) - before < 128 * MIB
+    assert cut.truncated
+    [short] = (await stubs.embedding.Embed(embed_request(text[:2000], truncate=True))).embeddings
+    np.testing.assert_allclose(cut.vector.values, short.vector.values, atol=1e-6)
 
 
 @pytest.mark.parametrize("metadata", [[("x-long", "y" * 17_000)], [("x-many", "y" * 20)] * 400])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from formerd.v1 import embedding_pb2, generation_pb2
+from tokenizers import Encoding
 
 from server.conversion.embedding import read_embed_request
 from server.conversion.prompt import read_prompt
@@ -56,11 +57,38 @@ def test_a_text_to_embed_is_refused_before_any_is_tokenised(untouchable: Tokeniz
 
 
 def test_a_text_to_be_cut_may_have_any_size(tokenizer: Tokenizer) -> None:
-    inputs = [embedding_pb2.EmbedInput(text="x" * (MOST + 1))]
+    text = "x y " * MOST
+    inputs = [embedding_pb2.EmbedInput(text=text)]
     message = embedding_pb2.EmbedRequest(inputs=inputs, truncate=True)
     manifest = encoder_manifest()
-    [item] = read_embed_request(message, manifest, tokenizer, 1 << 20).items
-    assert len(item.ids) == manifest.limits.max_input
+    limit = manifest.limits.max_input
+    work = read_embed_request(message, manifest, tokenizer, 1 << 20)
+    assert list(work.items[0].ids) == tokenizer.truncate(tokenizer.encode(text), limit)
+    assert work.truncated == (True,)
+
+
+def test_of_a_text_to_be_cut_little_is_tokenised(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    encode = tokenizer._encode
+
+    def counting(text: str, *arguments: bool, **options: bool) -> Encoding:
+        seen.append(len(text))
+        return encode(text, *arguments, **options)
+
+    monkeypatch.setattr(tokenizer, "_encode", counting)
+    inputs = [embedding_pb2.EmbedInput(text="x y " * MOST), embedding_pb2.EmbedInput(text="x")]
+    message = embedding_pb2.EmbedRequest(inputs=inputs, truncate=True)
+    read_embed_request(message, encoder_manifest(), tokenizer, 1 << 20)
+    assert seen == [MOST, 1]
+
+
+def test_a_text_that_is_one_long_word_cannot_be_cut(tokenizer: Tokenizer) -> None:
+    inputs = [embedding_pb2.EmbedInput(text="x" * (MOST + 1))]
+    message = embedding_pb2.EmbedRequest(inputs=inputs, truncate=True)
+    with pytest.raises(InputTooLong, match=rf"^inputs\[0\]\.text has {MOST + 1} characters"):
+        read_embed_request(message, encoder_manifest(), tokenizer, 1 << 20)
 
 
 def test_prompts_and_messages_are_refused_by_name(untouchable: Tokenizer) -> None:
