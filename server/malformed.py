@@ -11,14 +11,13 @@ from google.protobuf.message import DecodeError
 from server.call import Calls, Context, end
 from server.errors import InvalidInput
 
-_OURS = "/formerd.v1."
-
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class MalformedMessages(grpc.aio.ServerInterceptor):
-    """Parses the messages of our methods; left to itself, gRPC would answer UNKNOWN, and log a
-    stack for each.
+    """Parses the messages of every method, those of health and reflection too.
+
+    Left to itself, gRPC would answer UNKNOWN, and log a stack for each that is malformed.
     """
 
     def __init__(self, calls: Calls) -> None:
@@ -31,8 +30,8 @@ class MalformedMessages(grpc.aio.ServerInterceptor):
     ) -> _Handler | None:
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
-        if handler is None or not method.startswith(_OURS):
-            return handler
+        if handler is None:
+            return None
         error = InvalidInput("the message is malformed: it is not the method's request")
 
         async def serve_one(request: Any, context: Context) -> Any:
@@ -42,7 +41,14 @@ class MalformedMessages(grpc.aio.ServerInterceptor):
             return await end(context, error)
 
         async def serve_stream(requests: AsyncIterator[Any], context: Context) -> Any:
-            return await _behaviour(handler)(self._parsed(requests, method, error), context)
+            answers = _behaviour(handler)(self._parsed(requests, method, error), context)
+            if not isinstance(answers, AsyncIterator):
+                return await answers
+            try:
+                async for answer in answers:
+                    await context.write(answer)
+            except InvalidInput as malformed:
+                await end(context, malformed)
 
         make = getattr(grpc, f"{_kind(handler)}_rpc_method_handler")
         result: _Handler = make(
@@ -67,14 +73,14 @@ def _kind(handler: _Handler) -> str:
     return f"{names[handler.request_streaming]}_{names[handler.response_streaming]}"
 
 
-def _behaviour(handler: _Handler) -> Callable[..., Awaitable[Any]]:
-    behaviour: Callable[..., Awaitable[Any]] = getattr(handler, _kind(handler))
+def _behaviour(handler: _Handler) -> Callable[..., Any]:
+    behaviour: Callable[..., Any] = getattr(handler, _kind(handler))
     return behaviour
 
 
 def _lenient(parse: Callable[[bytes], Any] | None) -> Callable[[bytes], Any]:
     """Parses, or gives None."""
-    assert parse is not None, "messages of ours are protobuf"
+    assert parse is not None, "every message here is protobuf"
 
     def parse_or_none(data: bytes) -> Any:
         try:

@@ -13,6 +13,8 @@ from formerd.v1.embedding_pb2_grpc import EmbeddingServiceStub
 from formerd.v1.generation_pb2_grpc import GenerationServiceStub
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +29,10 @@ METHODS: dict[str, MethodDescriptor] = {
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
+OTHER_METHODS: list[MethodDescriptor] = [
+    *health_pb2.DESCRIPTOR.services_by_name["Health"].methods,
+    *reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].methods,
+]
 EVERY_METHOD = pytest.mark.parametrize("name", METHODS)
 STATUSES = {"OK", *(code.name for code in STATUS.values())} - {"INTERNAL", "UNAUTHENTICATED"}
 PATIENCE = 1.0  # seconds for a call: a valid message may well ask for more work
@@ -154,5 +160,5 @@ def test_any_bytes_and_messages_at_length(
 
 def test_bytes_that_are_no_message_are_invalid(channel: grpc.Channel) -> None:
     """Not UNKNOWN, which is what gRPC itself would say."""
-    for method in METHODS.values():
-        assert outcome(channel, method, b"\xff\xff\xff") == "INVALID_ARGUMENT"
+    for method in (*METHODS.values(), *OTHER_METHODS):
+        assert outcome(channel, method, b"\xff\xff\xff") == "INVALID_ARGUMENT", method.full_name
