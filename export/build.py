@@ -14,7 +14,7 @@ from export.decoder_graph import decoder_graph
 from export.draft import draft_manifest
 from export.encoder_graph import encoder_graph
 from export.gate import Gate, GateTask, run_gate
-from export.graph import write_graph
+from export.graph import ExportError, write_graph
 from export.manifest import (
     MANIFEST_FILE,
     NAME_PATTERN,
@@ -30,6 +30,7 @@ from export.manifest import (
 )
 from export.memory import give_back_memory
 from export.mover_graph import write_mover_graph
+from export.own_process import ProcessEnded, run_apart
 from export.parity import ParityReport
 from export.progress import Steps
 from export.recipe import Recipe, find_recipe
@@ -104,11 +105,20 @@ class BuildOptions:
         return find_recipe(self.device, self.precision)
 
 
-def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_gate) -> Manifest:
+def build(
+    source: Source,
+    options: BuildOptions,
+    steps: Steps,
+    gate: Gate = run_gate,
+    *,
+    writes_apart: bool = False,
+) -> Manifest:
     """Builds, verifies and only then publishes an artefact.
 
     Args:
         gate: `check_artefact` spares a process of its own where that is not wanted.
+        writes_apart: whether the graphs are written in a process of their own, which gives back
+            all the memory that tracing takes before the gate needs it.
 
     Raises:
         BuildError: the options do not fit the checkpoint.
@@ -120,7 +130,8 @@ def build(source: Source, options: BuildOptions, steps: Steps, gate: Gate = run_
     """
     steps.expect(3)
     with _staging(options.output) as directory:
-        manifest = _write(source, options, directory, steps)
+        draft = _Draft(source, options, directory)
+        manifest = _write_apart(draft, steps) if writes_apart else _write(draft, steps)
         give_back_memory()  # the gate needs it
         report = gate(
             GateTask(
@@ -168,10 +179,27 @@ def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
     return replace(checkpoint, pooling=Pooling(options.pooling, normalize))
 
 
-def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps) -> Manifest:
+@dataclass(frozen=True)
+class _Draft:
+    """What is to be written, and into which directory."""
+
+    source: Source
+    options: BuildOptions
+    directory: Path
+
+
+def _write_apart(draft: _Draft, steps: Steps) -> Manifest:
+    try:
+        return run_apart(_write, draft, steps)
+    except ProcessEnded as error:
+        raise ExportError(f"the process that writes the graphs {error}") from None
+
+
+def _write(draft: _Draft, steps: Steps) -> Manifest:
     """Writes everything that comes from the checkpoint; the draft of the manifest."""
+    options, directory = draft.options, draft.directory
     steps.advance("reading the checkpoint")
-    checkpoint = apply_options(load_checkpoint(source.path), options)
+    checkpoint = apply_options(load_checkpoint(draft.source.path), options)
     steps.advance("tracing the graphs")
     (directory / TOKENIZER_FILE).write_bytes(checkpoint.tokenizer_json)
     graphs = _write_graphs(checkpoint, options, directory)
@@ -179,7 +207,7 @@ def _write(source: Source, options: BuildOptions, directory: Path, steps: Steps)
         checkpoint,
         name=options.name,
         recipe=options.recipe,
-        source=source.describe(),
+        source=draft.source.describe(),
         graphs=graphs,
         files=_describe_files(directory),
         max_length=options.max_length,

@@ -6,25 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 import onnxruntime as ort
-import torch
-from numpy.typing import NDArray
 
-from export.decoder_run import DecoderRun, Ids, MoverRun
+from export.decoder_expectations import DecoderExpectations, Ids, Logits
+from export.decoder_run import DecoderRun, MoverRun
 from export.manifest import GraphSpec
 from export.parity import Check, Tolerance, compare
-from export.passage import passage_rows
-from model.generate import generate_greedy, logits
-from model.transformer import Transformer
 
-Logits = NDArray[np.float32]
-
-_CAPACITY = 160
 _PREFILLS = ((1,), (2,), (17,), (128,), (5, 1), (3, 29, 12), (2, 1, 9, 4, 16, 7, 3))
 _CHUNKED, _CHUNKS = 97, (16, 64)
 _PASTS = (0, 1, 7, 15, 40, 64, 96)
 _STEPS = 24
-_TEXTS = 3
-_GREEDY = 64
 
 
 class DecoderChecks:
@@ -32,31 +23,25 @@ class DecoderChecks:
 
     def __init__(
         self,
-        model: Transformer,
+        expected: DecoderExpectations,
         decoder: ort.InferenceSession,
         mover: ort.InferenceSession,
         graph: GraphSpec,
-        tokenizer: bytes,
-        max_positions: int,
         tolerance: Tolerance,
     ) -> None:
-        self._model = model
+        self._expected = expected
         self._decoder = decoder
         self._mover = mover
         self._graph = graph
-        self._capacity = min(_CAPACITY, max_positions)
+        self._capacity = expected.capacity
         self._tolerance = tolerance
-        self._texts = passage_rows(
-            tokenizer, model.config.decoder_vocab_size, _TEXTS, self._capacity
-        )
-        # Causality: the logits of a prefix are the first of those of the whole text.
-        self._logits = [logits(model, torch.from_numpy(text)[None])[0][0] for text in self._texts]
 
     def prefill(self) -> Iterator[Check]:
         """First prompts in one go, of several batch sizes, padded on the right."""
         for lengths in _PREFILLS:
             prompts = [
-                self._prompt(min(length, self._capacity), i) for i, length in enumerate(lengths)
+                self._expected.prompt(min(length, self._capacity), i)
+                for i, length in enumerate(lengths)
             ]
             batch, longest = len(prompts), max(map(len, prompts))
             padded = np.zeros((batch, longest), dtype=np.int64)
@@ -66,12 +51,15 @@ class DecoderChecks:
             for row, prompt in enumerate(prompts):
                 shape = f"batch {batch}, row {row} of length {len(prompt)}, past 0"
                 yield self._compare(
-                    "prefill", shape, found[row, : len(prompt)], self._wanted(len(prompt), row)
+                    "prefill",
+                    shape,
+                    found[row, : len(prompt)],
+                    self._expected.wanted(len(prompt), row),
                 )
 
     def chunked_prefill(self) -> Iterator[Check]:
         """A prompt in chunks gives the logits that it gives in one go; early chunks need none."""
-        prompt = self._prompt(min(_CHUNKED, self._capacity))
+        prompt = self._expected.prompt(min(_CHUNKED, self._capacity))
         whole = self._run().step(prompt[None], [0])
         for size in _CHUNKS:
             run = self._run()
@@ -82,12 +70,12 @@ class DecoderChecks:
             shape = f"length {len(prompt)} in chunks of {size}"
             name = "chunked prefill"
             yield self._compare(f"{name} and one go", shape, last, whole[starts[-1] :])
-            yield self._compare(name, shape, last, self._wanted(len(prompt))[starts[-1] :])
+            yield self._compare(name, shape, last, self._expected.wanted(len(prompt))[starts[-1] :])
 
     def decode(self) -> Iterator[Check]:
         """One new token for rows of several past lengths, together and each alone."""
         pasts = [past for past in _PASTS if past < self._capacity]
-        prompts = [self._prompt(past + 1, i) for i, past in enumerate(pasts)]
+        prompts = [self._expected.prompt(past + 1, i) for i, past in enumerate(pasts)]
         run = self._run(len(prompts))
         for slot, (prompt, past) in enumerate(zip(prompts, pasts, strict=True)):
             if past:
@@ -96,13 +84,15 @@ class DecoderChecks:
         together = run.step(tokens, pasts)
         for slot, past in enumerate(pasts):
             shape = f"past {past} in a batch of {len(pasts)}"
-            yield self._compare("decode", shape, together[slot], self._wanted(past + 1, slot)[-1])
+            yield self._compare(
+                "decode", shape, together[slot], self._expected.wanted(past + 1, slot)[-1]
+            )
             alone = run.step(tokens[slot : slot + 1], [past], slot)[0]
             yield compare("decode alone and batched", shape, together[slot], alone, bound=0.0)
 
     def cached_decode(self) -> Iterator[Check]:
         """Token by token with the cache gives the logits of computing everything at once."""
-        prompt = self._prompt(min(9 + _STEPS, self._capacity))
+        prompt = self._expected.prompt(min(9 + _STEPS, self._capacity))
         start = min(9, len(prompt))
         run = self._run()
         run.step(prompt[None, :start], [0], logit_positions=())
@@ -110,7 +100,7 @@ class DecoderChecks:
         if found:
             shape = f"past {start} to {len(prompt) - 1}"
             yield self._compare(
-                "cached decode", shape, np.stack(found), self._wanted(len(prompt))[start:]
+                "cached decode", shape, np.stack(found), self._expected.wanted(len(prompt))[start:]
             )
 
     def greedy(self) -> Iterator[Check]:
@@ -119,13 +109,12 @@ class DecoderChecks:
         Where the oracle's two likeliest tokens are closer than the tolerance allows either to
         move, both are right, and the comparison ends there.
         """
-        prompt = self._prompt(min(8, self._capacity))
-        steps = min(_GREEDY, self._capacity - len(prompt))
-        wanted = generate_greedy(self._model, prompt.tolist(), steps)
+        expected, prompt = self._expected, self._expected.greedy_prompt
+        steps, wanted = len(expected.greedy_tokens), expected.greedy_tokens
         found = self._generate(prompt, steps)
         shape = f"{steps} tokens after {len(prompt)}"
         differing = [i for i in range(steps) if found[i] != wanted[i]]
-        if differing and self._tied(np.array([*prompt, *wanted[: differing[0]]])):
+        if differing and self._tolerance.ties(expected.greedy_logits[differing[0]]):
             note = f"a tie at token {differing[0]}, where the comparison ends"
             yield Check("greedy tokens", shape, 0.0, 0.0, note)
         else:
@@ -155,14 +144,6 @@ class DecoderChecks:
     def _run(self, slots: int = 1) -> DecoderRun:
         return DecoderRun(self._decoder, self._graph, slots, self._capacity)
 
-    def _prompt(self, length: int, text: int = 0) -> Ids:
-        prompt: Ids = self._texts[text % _TEXTS, :length]
-        return prompt
-
-    def _wanted(self, length: int, text: int = 0) -> Logits:
-        """Eager PyTorch's logits `[length, vocab]` of a prompt, everything computed at once."""
-        return self._logits[text % _TEXTS][:length].numpy()
-
     def _generate(self, prompt: Ids, steps: int) -> list[int]:
         run = self._run()
         scores = run.step(prompt[None], [0], logit_positions=[len(prompt) - 1])
@@ -171,10 +152,6 @@ class DecoderChecks:
             scores = run.step(np.array([[tokens[-1]]]), [past])
             tokens.append(int(scores[0].argmax()))
         return tokens[:steps]
-
-    def _tied(self, tokens: Ids) -> bool:
-        scores = logits(self._model, torch.from_numpy(tokens)[None])[0][0, -1].numpy()
-        return self._tolerance.ties(scores)
 
     def _compare(self, name: str, shape: str, found: Logits, wanted: Logits) -> Check:
         return self._tolerance.compare(name, shape, found, wanted)

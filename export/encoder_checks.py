@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnxruntime as ort
@@ -15,6 +16,7 @@ from model.config import Pooling
 from model.generate import embed
 from model.transformer import Transformer
 
+_RAGGED = (1, 5, 2, 64, 9, 33, 128)
 # Lengths of the texts of each batch; those beyond the model's limit are cut to it.
 _BATCHES = (
     (1,),
@@ -23,10 +25,35 @@ _BATCHES = (
     (200,),
     (3, 1),
     (9, 129, 1),
-    (1, 5, 2, 64, 9, 33, 128),
+    _RAGGED,
     (*range(1, 33),),
 )
 _ALONE = 1e-6  # of the vector's norm: what batch-mates may change
+
+
+@dataclass(frozen=True)
+class ExpectedBatch:
+    """Texts, and PyTorch's embeddings `[B, d_model]` of them.
+
+    Computed before the graph is opened, so that the model and the runtime's copy of its weights are
+    never in memory together.
+    """
+
+    texts: list[Ids]
+    embeddings: NDArray[np.float32]
+
+
+def expect_of_encoder(
+    model: Transformer, pooling: Pooling, max_input: int
+) -> tuple[ExpectedBatch, ...]:
+    """Batches of several sizes and lengths; the last is the longest text that the model takes."""
+    batches = [
+        random_texts(model.config.vocab_size, [min(length, max_input) for length in lengths])
+        for lengths in (*_BATCHES, (max_input,))
+    ]
+    return tuple(
+        ExpectedBatch(texts, reference_embeddings(model, pooling, texts)) for texts in batches
+    )
 
 
 class EncoderChecks:
@@ -34,40 +61,30 @@ class EncoderChecks:
 
     def __init__(
         self,
-        model: Transformer,
-        pooling: Pooling,
+        expected: tuple[ExpectedBatch, ...],
         session: ort.InferenceSession,
-        max_input: int,
         tolerance: Tolerance,
     ) -> None:
-        self._model = model
-        self._pooling = pooling
+        self._expected = expected
         self._session = session
-        self._max_input = max_input
         self._tolerance = tolerance
 
     def embeddings(self) -> Iterator[Check]:
-        """Batches of several sizes and lengths; the longest text that the model takes."""
-        for lengths in (*_BATCHES, (self._max_input,)):
-            texts = self._texts(lengths)
-            found = run_encoder(self._session, texts)
-            wanted = reference_embeddings(self._model, self._pooling, texts)
-            yield self._tolerance.compare("embeddings", _shape(texts), found, wanted)
+        """Every batch."""
+        for batch in self._expected:
+            found = run_encoder(self._session, batch.texts)
+            shape = _shape(batch.texts)
+            yield self._tolerance.compare("embeddings", shape, found, batch.embeddings)
 
     def alone_and_batched(self) -> Iterator[Check]:
         """A text's vector does not depend on its batch-mates."""
-        texts = self._texts(_BATCHES[-2])
+        texts = self._expected[_BATCHES.index(_RAGGED)].texts
         together = run_encoder(self._session, texts)
         for text, vector in zip(texts, together, strict=True):
             alone = run_encoder(self._session, [text])[0]
             bound = _ALONE * float(np.linalg.norm(alone))
             shape = f"length {len(text)} in a batch of {len(texts)}"
             yield compare("embeddings alone and batched", shape, vector, alone, bound)
-
-    def _texts(self, lengths: Sequence[int]) -> list[Ids]:
-        return random_texts(
-            self._model.config.vocab_size, [min(length, self._max_input) for length in lengths]
-        )
 
 
 def random_texts(vocab_size: int, lengths: Sequence[int]) -> list[Ids]:
