@@ -50,6 +50,10 @@ class Worker:
         duration.observe(seconds)
         return result, seconds
 
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Does work beside the event loop that takes no more than a moment."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
     def close(self) -> None:
         """Waits for what runs; nothing else is begun."""
         self._threads.shutdown(cancel_futures=True)

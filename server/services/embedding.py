@@ -19,6 +19,7 @@ from server.request import EmbedItem, EmbedOutcome, Failed
 from server.worker import Worker
 
 MOST_UNANSWERED = 8  # requests of one stream that are read ahead
+_FEW_VECTORS = 32  # written in about a millisecond
 
 
 class EmbeddingService(EmbeddingServiceServicer):
@@ -88,13 +89,18 @@ class EmbeddingService(EmbeddingServiceServicer):
             encode_seconds=outcome.encode_seconds,
         )
         call.note(timing, inputs=len(work.items), tokens=work.tokens)
-        return pb.EmbedResponse(
-            model=model.name,
-            embeddings=write_embeddings(work, outcome),
-            usage=pb.EmbedUsage(prompt_tokens=work.tokens),
-            timing=timing,
-            request_id=call.request_id,
-        )
+
+        def write_response() -> pb.EmbedResponse:
+            return pb.EmbedResponse(
+                model=model.name,
+                embeddings=write_embeddings(work, outcome),
+                usage=pb.EmbedUsage(prompt_tokens=work.tokens),
+                timing=timing,
+                request_id=call.request_id,
+            )
+
+        few = len(work.items) <= _FEW_VECTORS
+        return write_response() if few else await self._worker.run(write_response)
 
 
 async def _encode(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
-import pytest
-
-from tests.e2e.server_process import running_server
+from tests.e2e.server_process import starting_server
+from tests.load import timed_server
 from tests.load.scenarios.responsiveness import responsiveness
 
 
-async def test_health_and_metrics_beside_everything_heavy(
-    tiny_models: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")  # for the server, which is started now
-    with running_server(tiny_models, "--threads", "1") as server:
+async def test_health_and_metrics_beside_everything_heavy(tiny_models: list[Path]) -> None:
+    flags = ("--threads", "1")
+    with starting_server(tiny_models, *flags, module=timed_server.__name__) as server:
+        server.wait_until_ready()
         await responsiveness(
             server,
             "tiny-encoder",
@@ -23,3 +22,5 @@ async def test_health_and_metrics_beside_everything_heavy(
             large_texts=4,
             tokens=50,
         )
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0

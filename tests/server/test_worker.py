@@ -67,3 +67,7 @@ async def test_a_refusal_reaches_the_caller(
 
     with pytest.raises(InvalidInput, match="no"):
         await worker.convert(message, refuse, metrics.tokenize_duration)
+
+
+async def test_work_runs_beside_the_loop(worker: Worker) -> None:
+    assert await worker.run(threading.get_ident) != threading.get_ident()
