@@ -11,7 +11,7 @@ from typing import Any
 import click
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from client.errors import CallFailed
 from client.sync import Client
@@ -114,7 +114,7 @@ def _show(evaluation: Evaluation, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(evaluation.to_json(), indent=2))
         return
-    table = Table(*COLUMNS, box=None)
+    table = Table(Column(COLUMNS[0], no_wrap=True), *COLUMNS[1:], box=None)
     for row in evaluation.rows():
         table.add_row(*row)
     Console().print(table)

@@ -46,8 +46,8 @@ class Evaluation:
         """A row of `COLUMNS` for each group."""
         groups = (
             ("all", self.all),
-            ("with relatives in training", self.with_relatives),
-            ("without", self.without_relatives),
+            ("with relatives", self.with_relatives),
+            ("without relatives", self.without_relatives),
         )
         return [(name, *_cells(group)) for name, group in groups if group is not None]
 

@@ -24,7 +24,7 @@ class Recipe:
     """
 
     seed: int = 1
-    epochs: int = 40
+    epochs: int = 30
     d_model: int = 192
     heads: int = 6
     d_ff: int = 768

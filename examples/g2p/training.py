@@ -16,6 +16,7 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from examples.g2p.batches import SILENCE, Batch, pairs, shuffled_batches
+from examples.g2p.dropout import replace_dropout
 from examples.g2p.error_rates import error_rates
 from examples.g2p.objective import surprise
 from examples.g2p.pronouncer import Pronouncer
@@ -67,6 +68,7 @@ class Training:
         self._pairs = [*pairs(words.training), *[SILENCE] * _SILENCES]
         torch.manual_seed(recipe.seed)
         self._model = new_model(recipe).train()
+        replace_dropout(self._model)
         self._averaged = AveragedModel(
             self._model, multi_avg_fn=get_ema_multi_avg_fn(recipe.average_decay)
         ).eval()

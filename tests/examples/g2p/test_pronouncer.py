@@ -14,6 +14,8 @@ from examples.g2p.vocabulary import END_ID, START_ID, phone_tokenizer, spelling_
 from model.checkpoint import CheckpointError
 from model.generate import generate_greedy, remember
 
+pytestmark = pytest.mark.xdist_group("g2p")  # they share one trained model
+
 WORDS = ["bad", "", "kip", "tentenpid", "a", "lend a man", "Bad"]
 
 

@@ -17,6 +17,8 @@ from examples.g2p.training import Training, TrainingError
 from model.checkpoints import load_checkpoint
 from tests.examples.g2p.words import TINY, split_syllables
 
+pytestmark = pytest.mark.xdist_group("g2p")  # they share one trained model
+
 
 def test_the_checkpoint_is_what_was_measured(trained: Training, tmp_path: Path) -> None:
     published = publish(trained, tmp_path)
