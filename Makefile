@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CHECKPOINTS := $(VENV)/.checkpoints
 PEERS := .venv-peers
+CUDA := .venv-cuda
 
-.PHONY: setup demo test test-full lint format protos bench bench-peers bench-llama-cpp bench-generate clean
+.PHONY: setup demo test test-full load test-packages test-cuda-placement test-gpu lint format protos bench bench-peers bench-llama-cpp bench-generate clean
 
 setup: $(STAMP) $(CHECKPOINTS)
 
@@ -29,6 +30,29 @@ test: setup
 
 test-full: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# ONNX Runtime's GPU wheel and NVIDIA's libraries, 2 GB, in an environment of their own.
+$(CUDA)/.installed: pyproject.toml constraints.txt
+	test -x $(CUDA)/bin/python || $(PYTHON) -m venv $(CUDA)
+	$(CUDA)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[server,cuda]'
+	touch $@
+
+# Where nodes lie on CUDA and what a step copies: needs gcc, and no GPU.
+test-cuda-placement: setup $(CUDA)/.installed
+	FORMERD_CUDA_PYTHON=$(CUDA)/bin/python $(BIN)/python -m pytest tests/cuda
+
+# Numbers and times on a GPU; says so and ends where there is none.
+test-gpu: setup $(CUDA)/.installed
+	$(BIN)/python -m tests.gpu --python $(CUDA)/bin/python --directory build/gpu
+
+# Fresh environments at the pinned versions and at both ends of the declared ranges; it installs
+# from the package index, so it is not part of `make test`.
+test-packages: setup
+	$(BIN)/python -m pytest -s tests/deploy/test_installation.py tests/deploy/test_package_range.py
+
+# Every scenario of tests/load at length, on real models; writes docs/load.md.
+load: setup
+	$(BIN)/python -m tests.load
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -83,4 +83,4 @@ def _dress(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(EngFormatter("s"))
     axes.grid(alpha=0.3)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, markerscale=4)

@@ -17,7 +17,7 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-@pytest.mark.parametrize("calls", [500, pytest.param(20_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("calls", [2_000, pytest.param(20_000, marks=pytest.mark.full)])
 async def test_texts_of_every_shape(calls: int, server: ServerProcess) -> None:
     await embed_shapes(server, "tiny-encoder", calls=calls)
 
