@@ -39,7 +39,7 @@ UNREAD_SECONDS = 60.0
 UNREAD = f"nothing was read for {UNREAD_SECONDS:g} seconds"
 _MOST_ID_CHARACTERS = 256
 _MOST_METHOD_CHARACTERS = 80  # of a method that there need not be
-_STATUS_SECONDS = 5.0
+_STATUS_SECONDS = 5.0  # for a reader to take a status; one that does not would keep its handler
 _DEADLINE_SECONDS = 0.05  # a caller whose deadline passes may say so before our clock does
 _SLACK_SECONDS = 1.0  # engines keep the deadline; a call ends by itself only if they do not
 

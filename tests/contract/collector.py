@@ -42,7 +42,7 @@ class Spans:
         return [times[key] for key in sorted(times)]
 
 
-class Collector(TraceServiceServicer):  # type: ignore[misc]
+class Collector(TraceServiceServicer):
     """Takes spans of one service after another.
 
     Attributes:
@@ -98,7 +98,7 @@ def running_collector() -> Iterator[Collector]:
     """A collector on a free port of the loopback."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(2))
-    add_TraceServiceServicer_to_server(collector, server)
+    add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     collector.address = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

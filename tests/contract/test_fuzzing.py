@@ -29,7 +29,7 @@ METHODS: dict[str, MethodDescriptor] = {
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-OTHER_METHODS: list[MethodDescriptor] = [
+OTHER_METHODS: list[Any] = [
     *health_pb2.DESCRIPTOR.services_by_name["Health"].methods,
     *reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"].methods,
 ]

@@ -38,6 +38,7 @@ class Service(EmbeddingServiceServicer):
     def __init__(self, calls: Calls) -> None:
         self.calls = calls
         self.body: Body = succeed
+        self.stream_ended = asyncio.Event()
 
     async def Embed(self, request: pb.EmbedRequest, context: Context) -> pb.EmbedResponse:  # noqa: N802
         async with self.calls.rpc(
@@ -50,10 +51,13 @@ class Service(EmbeddingServiceServicer):
         self, requests: AsyncIterator[pb.EmbedRequest], context: Context
     ) -> None:
         """Writes far more than a reader who does not read takes in."""
-        async with self.calls.rpc("EmbedStream", context, "encoder"):
-            large = pb.EmbedStreamResponse(request_id="x" * 100_000)
-            for _ in range(1000):
-                await write(context, large)
+        try:
+            async with self.calls.rpc("EmbedStream", context, "encoder"):
+                large = pb.EmbedStreamResponse(request_id="x" * 100_000)
+                for _ in range(1000):
+                    await write(context, large)
+        finally:
+            self.stream_ended.set()
 
 
 class Bench:
@@ -250,6 +254,8 @@ async def test_a_stream_that_nobody_reads_is_ended(
     await until(lambda: bool(bench.outcomes()))
     await bench.until_quiet()
     assert bench.outcomes() == {"ABORTED": 1}
+    # Nor does its status, which nobody reads either, keep anything here.
+    await asyncio.wait_for(bench.service.stream_ended.wait(), 3)
     stream.cancel()
 
 
