@@ -16,6 +16,7 @@ from model.config import Pooling
 from model.transformer import Transformer
 
 _SENTENCES = 1000
+_LONGEST = 128  # tokens of a sentence: those of a tokenizer of single bytes are cut
 _PAIRS = 5000
 _BATCH = 32
 _SEED = 0
@@ -65,7 +66,8 @@ def embedding_drift(
     max_input: int,
 ) -> EmbeddingDrift:
     """Embeds the corpus's sentences with the model in fp32 and with the graph."""
-    texts = corpus_texts(tokenizer, model.config.vocab_size, _SENTENCES, max_input)
+    longest = min(_LONGEST, max_input)
+    texts = corpus_texts(tokenizer, model.config.vocab_size, _SENTENCES, longest)
     texts.sort(key=len)  # so that the model computes little padding
     wanted, found = [], []
     for batch in _batches(texts):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,22 @@ import pytest
 
 from export.artefact import Artefact
 from export.build import BuildOptions, ParityFailure, build
+from export.encoder_checks import random_texts, run_encoder
 from export.gate import GateTask, check_artefact
+from export.generation_drift import GenerationBounds
 from export.manifest import PARITY_FILE, Precision, load_manifest
-from export.parity import ParityReport
+from export.parity import Check, ParityReport
 from export.progress import SilentSteps, Steps
-from export.recipe import recipe_of
+from export.recipe import RECIPES, recipe_of
 from export.source import resolve_source
 from export.verify import replay, verify_against
 from model.config import PoolingMode
 from tests.artefacts import (
     decoder_artefact,
-    encoder_artefact,
     quantised_decoder_artefact,
     quantised_encoder_artefact,
 )
-from tests.checkpoints import write_decoder
+from tests.checkpoints import VOCABULARY, write_decoder, write_encoder
 from tests.model.checkpoints.tiny_references import (
     save,
     tiny_bert,
@@ -126,6 +127,19 @@ def test_an_artefact_is_verified_again_by_itself_and_with_its_source(
     assert [str(check) for check in report.failures] == []
 
 
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("length", [1, 2, 8, 128])
+def test_a_vector_does_not_depend_on_the_texts_beside_it(length: int, precision: Precision) -> None:
+    """PAD-03; and whatever row of the products' blocks of 128 a text's tokens are."""
+    session = Artefact.open(quantised_encoder_artefact(precision)).session("encoder")
+    text, *others = random_texts(VOCABULARY, [length, 256, 1, 2, 120, 121, 127, 128, 129])
+    (alone,) = run_encoder(session, [text])
+    batches = [[text] * 32, [text, *[others[0]] * 31], *([text, other] for other in others)]
+    for batch in batches:
+        assert np.linalg.norm(run_encoder(session, batch)[0] - alone) <= 1e-6
+        assert np.linalg.norm(run_encoder(session, batch[::-1])[-1] - alone) <= 1e-6
+
+
 def test_fewer_bits_take_less_room() -> None:
     sizes = [
         load_manifest(artefact).files["decoder.data"].size
@@ -140,34 +154,48 @@ def test_fewer_bits_take_less_room() -> None:
     assert four < eight < full / 3
 
 
-def test_drift_beyond_the_bound_is_refused_and_can_be_accepted(tmp_path: Path) -> None:
-    """A gate that takes the bounds of int8 for int4."""
-    checkpoint = write_decoder(tmp_path / "checkpoint")
-    output = tmp_path / "artefact"
+def test_drift_beyond_the_bound_fails_and_can_be_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artefact = quantised_decoder_artefact(Precision.INT4)
+    manifest = load_manifest(artefact)
+    recipe = recipe_of(manifest)
+    assert recipe.drift is not None
+    strict = replace(recipe.drift, generation=GenerationBounds(perplexity=-1.0, agreement=1.0))
+    key = (manifest.device, manifest.precision)
+    monkeypatch.setitem(RECIPES, key, replace(recipe, drift=strict))
+    task = GateTask(
+        artefact,
+        write_decoder(tmp_path / "checkpoint"),
+        manifest,
+        recipe.tolerance.value,
+        stores_reference=False,
+    )
+    report = check_artefact(task, SilentSteps())
+    assert [check.name for check in report.failures] == ["drift", "drift"]
+    accepted = check_artefact(replace(task, accepts_drift=True), SilentSteps())
+    assert not accepted.failures
+    said = accepted.summary().accepted
+    assert len(said) == 2
+    assert "perplexity" in said[0]
+    assert not report.summary().accepted
 
-    def strict(task: GateTask, steps: Steps) -> ParityReport:
-        report = check_artefact(task, steps)
-        checks = tuple(
-            replace(check, bound=-1.0, accepted=task.accepts_drift)
-            if check.name == "drift"
-            else check
-            for check in report.checks
-        )
-        return replace(report, checks=checks)
 
-    wanted = BuildOptions(output, "tiny", precision=Precision.INT4)
-    source = resolve_source(str(checkpoint))
-    with pytest.raises(ParityFailure) as caught:
-        build(source, wanted, SilentSteps(), strict)
-    assert {check.name for check in caught.value.report.failures} == {"drift"}
-    assert not output.exists()
-    build(source, replace(wanted, accept_drift=True), SilentSteps(), strict)
-    manifest = load_manifest(output)
-    assert len(manifest.parity.accepted) == 2
-    assert "perplexity" in manifest.parity.accepted[0]
-    checks = json.loads((output / PARITY_FILE).read_bytes())["checks"]
-    accepted = [check for check in checks if check["accepted"]]
-    assert [check["name"] for check in accepted] == ["drift", "drift"]
+@pytest.mark.parametrize("accept", [False, True])
+def test_only_who_accepts_drift_gets_it(accept: bool, tmp_path: Path) -> None:
+    moved = Check("drift", "somewhere", 0.5, 0.1)
+
+    def gate(task: GateTask, steps: Steps) -> ParityReport:
+        check = moved.accept() if task.accepts_drift else moved
+        return ParityReport(task.tolerance, (check,))
+
+    checkpoint = resolve_source(str(write_encoder(tmp_path / "checkpoint")))
+    options = BuildOptions(tmp_path / "artefact", "tiny", accept_drift=accept)
+    with nullcontext() if accept else pytest.raises(ParityFailure, match="1 of 1 checks failed"):
+        build(checkpoint, options, SilentSteps(), gate)
+    assert (tmp_path / "artefact").exists() == accept
+    if accept:
+        assert load_manifest(tmp_path / "artefact").parity.accepted == (str(moved),)
 
 
 def test_encoders_are_near_what_they_were() -> None:
@@ -180,4 +208,3 @@ def test_encoders_are_near_what_they_were() -> None:
         assert worst.difference is not None
         lost.append(worst.difference)
     assert 0 < lost[0] < lost[1]
-    assert encoder_artefact() != quantised_encoder_artefact(Precision.INT8)
