@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from export.artefact import Artefact
-from export.attention_map import AttentionError, attention_map
+from export.attention_map import AttentionError, AttentionKind, attention_map
 from export.build import BuildError, BuildOptions, ParityFailure, build
 from export.gate import GateError
 from export.graph import ExportError
@@ -220,6 +220,11 @@ def inspect_command(directory: Path, as_json: bool, compare_lstm: bool) -> None:
 @click.argument("source")
 @click.option("--text", required=True, help="What the model reads.")
 @click.option("--target", help="What an encoder-decoder has written: shows its cross-attention.")
+@click.option(
+    "--kind",
+    type=_choice(AttentionKind),
+    help="Whose attention.  [default: cross-attention with a target, else that of the text]",
+)
 @click.option("--layer", type=int, metavar="N", help="From 0.  [default: the last]")
 @click.option("--head", type=int, metavar="N", help="From 0.  [default: the mean of all]")
 @click.option("--revision", metavar="R", help="Branch, tag or commit of a hub id.")
@@ -230,6 +235,7 @@ def attention_command(
     source: str,
     text: str,
     target: str | None,
+    kind: str | None,
     layer: int | None,
     head: int | None,
     revision: str | None,
@@ -237,7 +243,8 @@ def attention_command(
 ) -> None:
     """Draws which tokens each token attends to, as a heatmap."""
     checkpoint = load_checkpoint(resolve_source(source, revision).path)
-    attention = attention_map(checkpoint, text, target, layer, head)
+    chosen = AttentionKind(kind) if kind else None
+    attention = attention_map(checkpoint, text, target, layer, head, chosen)
     draw(attention, output)
     click.echo(f"{output}: {attention.title}")
 
