@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from export.__main__ import main
 from export.manifest import MANIFEST_FILE, load_manifest
 from tests.artefacts import decoder_artefact, read_weight, reseal, write_weight
-from tests.checkpoints import write_decoder
+from tests.checkpoints import write_decoder, write_encoder_decoder
 
 _ROOT = Path(__file__).parent.parent.parent
 
@@ -160,3 +160,11 @@ def test_attention_is_drawn(tmp_path: Path, run: Run) -> None:
     refused = run("attention", checkpoint, "--text", "the sea", "--head", 9, "--output", page)
     assert refused.exit_code == 2
     assert "error: --head 9; the model has 0 to 3" in refused.stderr
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross-attention"])
+def test_each_attention_of_an_encoder_decoder_is_drawn(tmp_path: Path, run: Run, kind: str) -> None:
+    checkpoint, page = write_encoder_decoder(tmp_path / "checkpoint"), tmp_path / "map.html"
+    texts = ("--text", "the sea", "--target", "the end")
+    assert run("attention", checkpoint, *texts, "--kind", kind, "--output", page).exit_code == 0
+    assert f"{kind}, layer 1, mean of all heads" in page.read_text()
