@@ -16,6 +16,7 @@ from server.artefact import Artefact
 from server.buffer import HostBuffer, allocator, bind_input, bind_output
 from server.interface import MOVER_NUMBERS
 from server.limits import DecoderLimits
+from server.replay import needs_replay, replay_decoder
 from server.session import open_session
 from server.slots import CacheSlots
 
@@ -44,6 +45,7 @@ class DecoderRunner:
         threads: int = 1,
     ) -> None:
         manifest = artefact.manifest
+        self._artefact = artefact
         self._decoder = open_session(
             artefact, "decoder", device_index=device_index, threads=threads
         )
@@ -115,11 +117,17 @@ class DecoderRunner:
         self._copy(self._chunks, place, self._slots, row, (0, end, start))
 
     def warm_up(self) -> None:
-        """Runs the largest shapes, so that the memory they need is there before it is needed."""
+        """Runs the largest shapes, so that the memory they need is there before it is needed.
+
+        Raises:
+            DeviceError: the device is new to the artefact and computes other numbers.
+        """
         limits = self._limits
         chunk = min(limits.prefill_chunk, limits.capacity)
         self.prefill(0, [0] * chunk, limits.capacity - chunk, logits=1)
         self.decode([0] * limits.slots, [limits.capacity - 1] * limits.slots)
+        if needs_replay(self._artefact):
+            replay_decoder(self._artefact, self, limits)
 
     def probe(self, row: int) -> None:
         """Runs a small request in a row that is free; raises where the model cannot run at all."""

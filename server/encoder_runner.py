@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from server.artefact import Artefact
 from server.limits import EncoderLimits
 from server.packing import pack
+from server.replay import needs_replay, replay_encoder
 from server.session import open_session
 
 
@@ -31,6 +32,7 @@ class EncoderRunner:
         device_index: int = 0,
         threads: int = 1,
     ) -> None:
+        self._artefact = artefact
         self._session = open_session(
             artefact, "encoder", device_index=device_index, threads=threads
         )
@@ -43,10 +45,16 @@ class EncoderRunner:
         return vectors
 
     def warm_up(self) -> None:
-        """Runs the largest shapes, so that the memory they need is there before it is needed."""
+        """Runs the largest shapes, so that the memory they need is there before it is needed.
+
+        Raises:
+            DeviceError: the device is new to the artefact and computes other numbers.
+        """
         longest, budget = self._limits.max_input, self._limits.max_batch_tokens
         self.encode([[0] * longest] * max(1, budget // longest))
         self.encode([[0]] * budget)
+        if needs_replay(self._artefact):
+            replay_encoder(self._artefact, self)
 
     def probe(self) -> None:
         """Runs a small text; raises where the model cannot run at all."""

@@ -7,9 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from export.manifest import TOKENIZER_FILE, Manifest, ManifestError, Task, load_manifest
+from export.manifest import (
+    TOKENIZER_FILE,
+    Device,
+    Manifest,
+    ManifestError,
+    Task,
+    load_manifest,
+)
 from server.artefact import Artefact, ArtefactError, load_artefact
 from server.chat import ChatTemplate
+from server.cuda import free_memory
 from server.decoder_engine import DecoderEngine
 from server.encoder_engine import EncoderEngine
 from server.limits import (
@@ -59,6 +67,7 @@ def make_models(
 
     Raises:
         ArtefactError: a tokenizer or a chat template cannot be read.
+        DeviceError: the memory of a device cannot be told.
         LimitError: the cache has no room.
     """
     cache_bytes, prefix_cache_bytes = _divide_caches(artefacts, settings)
@@ -174,21 +183,40 @@ def _check_device(artefact: Artefact, settings: Settings) -> None:
 def _divide_caches(
     artefacts: Sequence[Artefact], settings: Settings
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """Bytes of cache and of prefix cache for each model that generates."""
-    manifests = {artefact.manifest.name: artefact.manifest for artefact in artefacts}
-    if not any("decoder" in manifest.graphs for manifest in manifests.values()):
+    """Bytes of cache and of prefix cache for each model that generates.
+
+    Raises:
+        DeviceError: the memory of a device cannot be told.
+    """
+    manifests = [artefact.manifest for artefact in artefacts]
+    generating = {manifest.name: manifest for manifest in manifests if "decoder" in manifest.graphs}
+    if not generating:
         return {}, {}
-    weights = sum(_size(manifest) for manifest in manifests.values())
-    room = allowed_memory(settings.memory_limit) - process_memory()
-    left = max(0, room - weights)
-    cache_bytes = settings.cache_bytes or int(CACHE_SHARE * left)
-    prefix_cache_bytes = settings.prefix_cache_bytes
-    if prefix_cache_bytes is None:
-        prefix_cache_bytes = int(PREFIX_CACHE_SHARE * cache_bytes)
-    return (
-        share_cache_bytes(cache_bytes, manifests),
-        share_cache_bytes(prefix_cache_bytes, manifests),
-    )
+    if settings.cache_bytes is not None:
+        caches = share_cache_bytes(settings.cache_bytes, generating)
+    else:
+        caches = _default_caches(manifests, generating, settings)
+    if settings.prefix_cache_bytes is not None:
+        return caches, share_cache_bytes(settings.prefix_cache_bytes, generating)
+    return caches, {name: int(PREFIX_CACHE_SHARE * size) for name, size in caches.items()}
+
+
+def _default_caches(
+    manifests: Sequence[Manifest], generating: Mapping[str, Manifest], settings: Settings
+) -> dict[str, int]:
+    """Of each device, its part for the models that generate there."""
+    caches: dict[str, int] = {}
+    for device in sorted({manifest.device for manifest in generating.values()}):
+        if device is Device.CPU:
+            room = allowed_memory(settings.memory_limit) - process_memory()
+            read = manifests  # wherever they go
+        else:
+            room = free_memory(settings.device.index if settings.device else 0)
+            read = [manifest for manifest in manifests if manifest.device is device]
+        left = max(0, room - sum(map(_size, read)))
+        there = {name: each for name, each in generating.items() if each.device is device}
+        caches |= share_cache_bytes(int(CACHE_SHARE * left), there)
+    return caches
 
 
 def _size(manifest: Manifest) -> int:

@@ -7,7 +7,6 @@ busy machine a decode step took twice as long with it, and the event loop got le
 
 from __future__ import annotations
 
-import os
 import re
 from mmap import MADV_DONTNEED, mmap
 from typing import Any
@@ -16,6 +15,7 @@ import onnxruntime
 
 from export.manifest import Device, GraphSpec, SessionSettings, session_settings
 from server.artefact import Artefact, ArtefactError
+from server.cuda import PROVIDER, DeviceError, check_placement, load_libraries, why_not_loaded
 from server.errors import OverLimit, ServerError, StepFailed
 
 _DTYPES = {
@@ -24,16 +24,8 @@ _DTYPES = {
     "tensor(int32)": "int32",
     "tensor(int64)": "int64",
 }
-# Nodes on shapes, which ONNX Runtime rightly computes on the CPU; any other there is a fallback.
-_CPU_NODES = frozenset(
-    "Add Cast Concat Gather Mul Range Reshape Shape Slice Squeeze Sub Unsqueeze".split()  # noqa: SIM905
-)
 _DEVICE_REFUSAL = re.compile(r"(CUDA failure|Invalid device ID).*")
 _OUT_OF_MEMORY = ("Available memory of", "Failed to allocate memory")
-
-
-class DeviceError(Exception):
-    """The device that an artefact needs is not there; says what is missing and what to do."""
 
 
 def open_session(artefact: Artefact, role: str, *, device_index: int = 0, threads: int = 1) -> Any:
@@ -54,7 +46,7 @@ def open_session(artefact: Artefact, role: str, *, device_index: int = 0, thread
     device, graph = artefact.manifest.device, artefact.manifest.graphs[role]
     settings = session_settings(device, device_index)
     if device is Device.CUDA:
-        _prepare_cuda()
+        load_libraries()
     options = _session_options(settings, threads)
     _hand_over_weights(artefact, graph, options)
     try:
@@ -121,38 +113,16 @@ def _release(artefact: Artefact, graph: GraphSpec) -> None:
             content.madvise(MADV_DONTNEED)
 
 
-def _prepare_cuda() -> None:
-    """Loads NVIDIA's libraries, without cuDNN: it would change the attention kernels."""
-    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-        raise DeviceError(
-            "the installed onnxruntime is the one for CPUs; install the extra `cuda` instead of "
-            "`cpu` (never both)"
-        )
-    os.environ.setdefault("ORT_ENABLE_CUDNN_FLASH_ATTENTION", "0")
-    onnxruntime.preload_dlls(cudnn=False)
-
-
 def _check_provider(session: Any, settings: SessionSettings, device_index: int) -> None:
     """Refuses a session that ONNX Runtime put elsewhere, in whole or in part, without a word."""
     provider = session.get_providers()[0]
     if provider != settings.provider:
         raise DeviceError(
             f"CUDA device {device_index} was asked for, but ONNX Runtime fell back to {provider}: "
-            "the NVIDIA driver (580 or newer) or the CUDA 13 libraries (extra `cuda`) are missing"
+            f"{why_not_loaded()}"
         )
-    if provider == "CPUExecutionProvider":
-        return
-    strays = sorted(
-        {
-            node.op_type
-            for part in session.get_provider_graph_assignment_info()
-            if part.ep_name != provider
-            for node in part.get_nodes()
-        }
-        - _CPU_NODES
-    )
-    if strays:
-        raise DeviceError(f"{provider} has no kernel for {', '.join(strays)} of this artefact")
+    if provider == PROVIDER:
+        check_placement(session)
 
 
 def _check_interface(artefact: Artefact, graph: GraphSpec, session: Any) -> None:

@@ -1,0 +1,119 @@
+"""reference.npz, replayed: the outputs that were stored at build, on a device that is new to them.
+
+An artefact for CUDA is verified where it is built, which may be without a GPU. Such a server
+computes the reference itself before it serves, and refuses to where the numbers are others.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.manifest import REFERENCE_FILE
+from server.artefact import Artefact, ArtefactError
+from server.cuda import DeviceError
+from server.limits import DecoderLimits
+
+Rows = NDArray[np.float32]
+
+
+class EncoderRunner(Protocol):
+    """What computes embeddings."""
+
+    provider: str
+
+    def encode(self, texts: Sequence[Sequence[int]]) -> Rows: ...
+
+
+class DecoderRunner(Protocol):
+    """What computes logits."""
+
+    provider: str
+
+    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Rows: ...
+
+    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Rows: ...
+
+
+def needs_replay(artefact: Artefact) -> bool:
+    """Whether nobody has verified the artefact on its device."""
+    return artefact.manifest.device not in artefact.manifest.verified_on
+
+
+def replay_encoder(artefact: Artefact, runner: EncoderRunner) -> None:
+    """Computes the stored batch and compares.
+
+    Raises:
+        ArtefactError: the artefact stores nothing that can be replayed.
+        DeviceError: the device computes other numbers.
+    """
+    stored = _read(artefact)
+    try:
+        ends = np.cumsum(stored["lengths"])
+        texts = [text.tolist() for text in np.split(stored["input_ids"], ends[:-1])]
+        wanted = stored["embeddings"]
+    except (LookupError, ValueError) as error:
+        raise _unreadable(artefact, error) from None
+    _compare(artefact, runner.provider, runner.encode(texts), wanted)
+
+
+def replay_decoder(artefact: Artefact, runner: DecoderRunner, limits: DecoderLimits) -> None:
+    """Computes the stored steps in the first row, as far as it goes, and compares each.
+
+    Raises:
+        ArtefactError, DeviceError: as `replay_encoder`.
+    """
+    past = 0
+    for ids, wanted in _steps(artefact):
+        if past + len(ids) > limits.capacity:
+            return
+        if len(ids) == 1:
+            found = runner.decode(ids, [past])
+        else:
+            for start in range(0, len(ids), limits.prefill_chunk):
+                chunk = ids[start : start + limits.prefill_chunk]
+                last = start + len(chunk) == len(ids)
+                found = runner.prefill(0, chunk, past + start, logits=int(last))
+        _compare(artefact, runner.provider, found, wanted)
+        past += len(ids)
+
+
+def _steps(artefact: Artefact) -> Iterator[tuple[list[int], Rows]]:
+    """The ids of each step, and the logits `[1, vocab]` of its last."""
+    stored = _read(artefact)
+    try:
+        for step in sorted({int(name.split(".")[1]) for name in stored}):
+            yield stored[f"step.{step}.input_ids"][0].tolist(), stored[f"step.{step}.logits"]
+    except (LookupError, ValueError) as error:
+        raise _unreadable(artefact, error) from None
+
+
+def _compare(artefact: Artefact, provider: str, found: Rows, wanted: Rows) -> None:
+    """In standard deviations of each row, as the bound of a reduced precision is given."""
+    if found.shape != wanted.shape:
+        raise _unreadable(artefact, f"{wanted.shape} is stored and {found.shape} computed")
+    bound = artefact.manifest.parity.tolerance
+    spread = np.maximum(wanted.std(axis=-1), np.finfo(np.float32).tiny)
+    worst = float((np.abs(found - wanted).max(axis=-1) / spread).max())
+    if not worst <= bound:  # nor NaN
+        raise DeviceError(
+            f"{artefact.directory}: {provider} computes other numbers than {REFERENCE_FILE} holds: "
+            f"they differ by {worst:.3g} standard deviations, and {bound:.3g} may be"
+        )
+
+
+def _read(artefact: Artefact) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(io.BytesIO(artefact.files[REFERENCE_FILE][:])) as stored:
+            return dict(stored)
+    except (BadZipFile, EOFError, LookupError, ValueError) as error:
+        raise _unreadable(artefact, error) from None
+
+
+def _unreadable(artefact: Artefact, error: object) -> ArtefactError:
+    return ArtefactError(f"{artefact.directory}: {REFERENCE_FILE} cannot be replayed: {error}")
