@@ -75,20 +75,28 @@ class DecoderModule(nn.Module):
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         input_ids, past_lengths, total_sequence_length, logit_positions, *halves = inputs
-        sequence = input_ids.shape[1]
-        positions = past_lengths.long().unsqueeze(1) + torch.arange(sequence)  # [B, S]
+        positions = past_lengths.long().unsqueeze(1) + _ordinals(input_ids)  # [B, S]
         past = tuple(map(LayerCache, halves[::2], halves[1::2]))
         rotary = None if self.rotary is None else (self.rotary.cos, self.rotary.sin)
         attend: Attend
         if self.standard_ops:
             attend = StandardAttention.of_step(positions, total_sequence_length, past[0], rotary)
         else:
-            last_positions = past_lengths + (sequence - 1)
-            attend = CachedAttention(last_positions, total_sequence_length, rotary)
+            attend = CachedAttention(positions[:, -1].int(), total_sequence_length, rotary)
         states, present = self.model.decoder(input_ids, positions, attend, past)
         states = states.flatten(0, 1).index_select(0, logit_positions)  # [n, d_model]
         logits = self.model.decoder.head(states).float()
         return (logits, *(half for cache in present for half in cache))
+
+
+def _ordinals(input_ids: Tensor) -> Tensor:
+    """0, 1, 2, ... in every row of `[B, S]`.
+
+    Counted from the ids, of which none is negative, and not from their shape: shapes are the CPU's
+    business, and on CUDA what is computed from one would take `past_lengths` there too, with a copy
+    each way and a wait at every step.
+    """
+    return (input_ids >= 0).long().cumsum(dim=1) - 1
 
 
 def _check_head_width(config: TransformerConfig) -> None:

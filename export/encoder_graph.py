@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,8 @@ from export.weights import lay_out_for_matmul
 from model.config import Pooling
 from model.pooling import pool
 from model.transformer import Transformer
+
+_SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
 
 
 def encoder_graph(
@@ -59,10 +63,17 @@ class EncoderModule(nn.Module):
         attend = PackedAttention(pad_map, unpad_map, lengths, rotary, mask)
         states = self.model.encoder(input_ids, positions, attend)  # [N, d_model]
         padded = take(states, pad_map).float()  # [B, L, d_model]
-        return pool(padded, lengths, self.pooling)
+        vectors = pool(padded, lengths, replace(self.pooling, normalize=False))
+        return _normalise(vectors) if self.pooling.normalize else vectors
 
 
 def _causal_mask(pad_map: Tensor) -> Tensor:
     """`[L, L]`, True where the column's token is the row's or stands before it."""
     columns = torch.arange(pad_map.shape[1])
     return columns <= columns[:, None]
+
+
+def _normalise(vectors: Tensor) -> Tensor:
+    """Rows of unit length, by a sum: CUDA's operator for the length of a vector needs cuDNN."""
+    lengths = vectors.square().sum(dim=-1, keepdim=True).sqrt()
+    return vectors / lengths.clamp(min=_SHORTEST)

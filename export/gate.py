@@ -5,26 +5,26 @@ It runs in a process of its own, from nothing but the files: the artefact's and 
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 
-import onnxruntime as ort
 import torch
 
 from export.artefact import Artefact
 from export.decoder_checks import DecoderChecks
+from export.decoder_expectations import DecoderExpectations, expect_of_decoder
 from export.embedding_drift import embedding_drift
-from export.encoder_checks import EncoderChecks
+from export.encoder_checks import EncoderChecks, ExpectedBatch, expect_of_encoder
 from export.generation_drift import generation_drift
+from export.half_range import check_half_range
 from export.held_weights import hold_weights
 from export.manifest import REFERENCE_FILE, Manifest, open_files
 from export.manifest_checks import check_manifest
 from export.memory import give_back_memory
+from export.own_process import ProcessEnded, run_apart
 from export.parity import Check, ParityReport, Tolerance
 from export.progress import Steps
 from export.recipe import DriftBounds, recipe_of
@@ -40,7 +40,7 @@ from model.checkpoints import load_checkpoint
 from model.config import Kind, Pooling, PoolingMode
 from model.transformer import Transformer
 
-Sessions = dict[str, ort.InferenceSession]  # by the role of the graph
+Expectations = DecoderExpectations | tuple[ExpectedBatch, ...]  # of a decoder, of an encoder
 NumberChecks = dict[str, Callable[[], Iterator[Check]]]  # by what is said while they run
 Gate = Callable[["GateTask", Steps], ParityReport]  # `run_gate`, or `check_artefact`
 
@@ -76,19 +76,12 @@ def run_gate(task: GateTask, steps: Steps) -> ParityReport:
     Raises:
         GateError: the process failed or was killed.
     """
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run_and_send, args=(task, sender), daemon=True)
-    process.start()
-    sender.close()  # the process holds the other end alone, so that its death is seen here
     try:
-        return _receive(receiver, steps)
-    except EOFError:
-        process.join()
-        raise GateError(f"the gate's process ended with exit code {process.exitcode}") from None
-    finally:
-        process.kill()
-        process.join()
+        return run_apart(check_artefact, task, steps)
+    except ProcessEnded as error:
+        raise GateError(f"the gate's process {error}") from None
+    except Exception as error:  # whatever went wrong there
+        raise GateError(f"{type(error).__name__}: {error}") from error
 
 
 def check_artefact(task: GateTask, steps: Steps) -> ParityReport:
@@ -107,20 +100,27 @@ def _check(task: GateTask, steps: Steps) -> ParityReport:
     model = checkpoint.build()
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
     give_back_memory()
-    sessions = {role: artefact.session(role) for role in task.manifest.graphs}
+    if recipe.dtype is torch.float16:
+        steps.expect(1)
+        steps.advance("looking for layers beyond fp16")
+        checks += check_half_range(model, partial(_reference, artefact, model))
     if recipe.drift is not None:
         steps.expect(1)
         steps.advance("measuring how far the graph is from fp32")
-        drift = _drift_checks(artefact, sessions, model, recipe.drift)
+        drift = _drift_checks(artefact, model, recipe.drift)
         checks += [check.accept() if task.accepts_drift else check for check in drift]
-        hold_weights(model, recipe)
+        hold_weights(model, artefact)
+    steps.expect(1)
+    steps.advance("asking PyTorch")
+    expected, reference = _expect(artefact, model), _reference(artefact, model)
+    del model  # before the runtime copies its weights
+    give_back_memory()
     tolerance = replace(recipe.tolerance, value=task.tolerance)
-    numbers = _number_checks(artefact, sessions, model, tolerance)
+    numbers = _number_checks(artefact, expected, tolerance)
     steps.expect(len(numbers))
     for label, run in numbers.items():
         steps.advance(f"comparing {label} with PyTorch")
         checks += run()
-    reference = _reference(artefact, model)
     if task.stores_reference:
         write_reference(task.directory / REFERENCE_FILE, reference)
     else:
@@ -140,22 +140,21 @@ def pooling_of(manifest: Manifest) -> Pooling:
     return Pooling(PoolingMode(manifest.pooling.mode), manifest.pooling.normalize)
 
 
-def _drift_checks(
-    artefact: Artefact, sessions: Sessions, model: Transformer, bounds: DriftBounds
-) -> Iterator[Check]:
+def _drift_checks(artefact: Artefact, model: Transformer, bounds: DriftBounds) -> Iterator[Check]:
     manifest = artefact.manifest
+    session = artefact.session(manifest.kind)
     if model.config.kind is Kind.ENCODER:
         embeddings = embedding_drift(
             model,
             pooling_of(manifest),
-            sessions["encoder"],
+            session,
             artefact.tokenizer,
             manifest.limits.max_input,
         )
         return embeddings.checks(bounds.embeddings)
     generation = generation_drift(
         model,
-        sessions["decoder"],
+        session,
         manifest.graphs["decoder"],
         artefact.tokenizer,
         manifest.limits.max_positions,
@@ -163,30 +162,26 @@ def _drift_checks(
     return generation.checks(bounds.generation)
 
 
-def _number_checks(
-    artefact: Artefact, sessions: Sessions, model: Transformer, tolerance: Tolerance
-) -> NumberChecks:
-    manifest = artefact.manifest
+def _expect(artefact: Artefact, model: Transformer) -> Expectations:
+    limits = artefact.manifest.limits
     if model.config.kind is Kind.ENCODER:
-        encoder = EncoderChecks(
-            model,
-            pooling_of(manifest),
-            sessions["encoder"],
-            manifest.limits.max_input,
-            tolerance,
-        )
+        return expect_of_encoder(model, pooling_of(artefact.manifest), limits.max_input)
+    return expect_of_decoder(model, artefact.tokenizer, limits.max_positions)
+
+
+def _number_checks(
+    artefact: Artefact, expected: Expectations, tolerance: Tolerance
+) -> NumberChecks:
+    graphs = artefact.manifest.graphs
+    sessions = {role: artefact.session(role) for role in graphs}
+    if not isinstance(expected, DecoderExpectations):
+        encoder = EncoderChecks(expected, sessions["encoder"], tolerance)
         return {
             "embeddings": encoder.embeddings,
             "embeddings alone and batched": encoder.alone_and_batched,
         }
     decoder = DecoderChecks(
-        model,
-        sessions["decoder"],
-        sessions["mover"],
-        manifest.graphs["decoder"],
-        artefact.tokenizer,
-        manifest.limits.max_positions,
-        tolerance,
+        expected, sessions["decoder"], sessions["mover"], graphs["decoder"], tolerance
     )
     return {
         "prefill": decoder.prefill,
@@ -215,37 +210,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-class _SentSteps:
-    """Tells the parent process."""
-
-    def __init__(self, sender: Connection) -> None:
-        self._sender = sender
-
-    def expect(self, steps: int) -> None:
-        self._sender.send(steps)
-
-    def advance(self, label: str) -> None:
-        self._sender.send(label)
-
-
-def _run_and_send(task: GateTask, sender: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends this
-    try:
-        sender.send(check_artefact(task, _SentSteps(sender)))
-    except Exception as error:
-        sender.send(GateError(f"{type(error).__name__}: {error}"))
-
-
-def _receive(receiver: Connection, steps: Steps) -> ParityReport:
-    while True:
-        match receiver.recv():
-            case ParityReport() as report:
-                return report
-            case GateError() as error:
-                raise error
-            case int(more):
-                steps.expect(more)
-            case str(label):
-                steps.advance(label)

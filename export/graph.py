@@ -62,6 +62,7 @@ def write_graph(
     _check_axes(model.graph, source)
     _name_initializers(model.graph, source.module)
     _drop_reshape_round_trips(model.graph)
+    _fold_casts(model.graph)
     if quantiser is not None:
         quantiser.rewrite(model.graph)
     _strip(model, source)
@@ -147,6 +148,33 @@ def _drop_reshape_round_trips(graph: ir.Graph) -> None:
         original, output = before.inputs[0], node.outputs[0]
         if original is not None and original.shape == output.shape and not output.is_graph_output():
             ir.convenience.replace_all_uses_with(output, original)
+
+
+def _fold_casts(graph: ir.Graph) -> None:
+    """Casts single numbers now; on CUDA they would be cast there, and read back to be used."""
+    for node in graph:
+        number = _cast_type(node)
+        if number is None or node.inputs[0] is None:
+            continue
+        tensor = ir.convenience.get_const_tensor(node.inputs[0])
+        if tensor is None or tensor.size != 1:
+            continue
+        array = tensor.numpy().astype(number.numpy())
+        cast = ir.node("Constant", [], {"value": ir.Tensor(array)})
+        ir.convenience.replace_nodes_and_values(
+            graph, node, [node], [cast], node.outputs, cast.outputs
+        )
+
+
+def _cast_type(node: ir.Node) -> ir.DataType | None:
+    """What a node casts to; None where it does not cast."""
+    match node.op_type:
+        case "Cast":
+            return ir.DataType(node.attributes["to"].as_int())
+        case "CastLike":
+            like = node.inputs[1]
+            return None if like is None else like.dtype
+    return None
 
 
 def _strip(model: ir.Model, source: GraphSource) -> None:

@@ -311,10 +311,12 @@ def session_settings(device: Device, device_index: int = 0) -> SessionSettings:
     if device is Device.CPU:
         return SessionSettings(
             # Threads spin while a run lasts, which spares a step hundreds of wake-ups, and sleep
-            # between runs, when the event loop and other models want the processors.
+            # between runs, when the event loop and other models want the processors. Processors
+            # without VNNI add int8 products in 16 bits, which overflow, unless told not to.
             config_entries={
                 "session.intra_op.allow_spinning": "1",
                 "session.force_spinning_stop": "1",
+                "session.x64quantprecision": "1",
             },
             enable_mem_pattern=False,
             enable_cpu_mem_arena=True,

@@ -12,6 +12,7 @@ from export.generation_drift import GenerationBounds
 from export.manifest import Device, Manifest, ManifestError, Precision
 from export.parity import Tolerance
 from export.quantiser import Quantiser
+from export.token_quantiser import TokenQuantiser
 from model.config import Kind
 
 
@@ -71,13 +72,27 @@ def find_recipe(device: Device, precision: Precision) -> Recipe:
     Raises:
         RecipeError: there is none; the message names both, and what the device has.
     """
-    if (recipe := _RECIPES.get((device, precision))) is not None:
+    if (recipe := RECIPES.get((device, precision))) is not None:
         return recipe
-    offered = [precision for other, precision in _RECIPES if other is device]
+    reason = f" ({reason})" if (reason := _REASONS.get((device, precision))) else ""
     raise RecipeError(
-        f"--precision {precision} with --device {device} is not supported; "
-        + (f"{device} has {', '.join(offered)}" if offered else f"nothing is for {device} yet")
+        f"--precision {precision} with --device {device} is not supported{reason}; "
+        f"{device} has {', '.join(_offered(device))}"
     )
+
+
+def default_precision(device: Device) -> Precision:
+    """The one that nobody has to ask for."""
+    return _offered(device)[0]
+
+
+def offered_precisions(device: Device, kind: Kind) -> list[Precision]:
+    """Every precision that a device has for a kind of model."""
+    return [
+        recipe.precision
+        for recipe in RECIPES.values()
+        if recipe.device is device and kind in recipe.kinds
+    ]
 
 
 def recipe_of(manifest: Manifest) -> Recipe:
@@ -90,6 +105,10 @@ def recipe_of(manifest: Manifest) -> Recipe:
         return find_recipe(manifest.device, manifest.precision)
     except RecipeError as error:
         raise ManifestError(str(error)) from None
+
+
+def _offered(device: Device) -> list[Precision]:
+    return [precision for other, precision in RECIPES if other is device]
 
 
 def _list(kinds: frozenset[Kind]) -> str:
@@ -106,14 +125,22 @@ _SEARCHED = 4.0
 # Measured on MiniLM and SmolLM2: docs/precision.md.
 _INT8_DRIFT = DriftBounds(
     EmbeddingBounds(worst_cosine=0.998, mean_cosine=0.999, spearman=0.999),
-    GenerationBounds(perplexity=0.01, agreement=0.95),
+    GenerationBounds(perplexity=0.01, agreement=0.9),
 )
 _INT4_DRIFT = DriftBounds(
     EmbeddingBounds(worst_cosine=0.95, mean_cosine=0.98, spearman=0.98),
-    GenerationBounds(perplexity=0.15, agreement=0.75),
+    GenerationBounds(perplexity=0.15, agreement=0.6),
+)
+_INT8_DYNAMIC_DRIFT = DriftBounds(
+    EmbeddingBounds(worst_cosine=0.985, mean_cosine=0.994, spearman=0.99),
+    GenerationBounds(perplexity=0.0, agreement=1.0),  # of no decoder
+)
+_FP16_DRIFT = DriftBounds(
+    EmbeddingBounds(worst_cosine=0.9999, mean_cosine=0.9999, spearman=0.9999),
+    GenerationBounds(perplexity=0.005, agreement=0.98),
 )
 
-_RECIPES = {
+RECIPES = {
     (recipe.device, recipe.precision): recipe
     for recipe in (
         Recipe(Device.CPU, Precision.FP32, _EVERY_KIND, Tolerance(1e-4)),
@@ -133,5 +160,24 @@ _RECIPES = {
             quantiser=BlockQuantiser(4, _SEARCHED, in_eight_bits=frozenset(("value", "down"))),
             drift=_INT4_DRIFT,
         ),
+        Recipe(
+            Device.CPU,
+            Precision.INT8_DYNAMIC,
+            frozenset({Kind.ENCODER}),
+            Tolerance(1.0, relative=True),
+            quantiser=TokenQuantiser(_HALF_A_STEP),
+            drift=_INT8_DYNAMIC_DRIFT,
+        ),
+        Recipe(
+            Device.CUDA,
+            Precision.FP16,
+            _EVERY_KIND,
+            Tolerance(0.03, relative=True),
+            dtype=torch.float16,
+            drift=_FP16_DRIFT,
+        ),
     )
+}
+_REASONS = {
+    (Device.CUDA, Precision.BF16): "only a GPU can verify it: the CPU has no kernels in bf16",
 }

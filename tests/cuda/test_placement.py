@@ -1,0 +1,68 @@
+"""Where ONNX Runtime puts the graphs' nodes on CUDA, and what a run copies: no kernel is computed.
+
+With the real GPU wheel over a stand-in for the device (tests/cuda/rig), which is opt-in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from export.manifest import load_manifest
+from tests.cuda.artefacts import cuda_decoder, cuda_encoder, cuda_learned_decoder
+from tests.cuda.probed import CHUNK, ROWS, SLOTS, TEXTS, Phase, Probed
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+DECODERS = pytest.mark.parametrize("build", [cuda_decoder, cuda_learned_decoder])
+KINDS = pytest.mark.parametrize("build", [cuda_encoder, cuda_decoder, cuda_learned_decoder])
+# Integer arithmetic on shapes; what else is on the CPU has come there without being asked to.
+SHAPE_OPERATORS = {
+    *("Shape", "Squeeze", "Unsqueeze", "Concat", "Gather", "Slice", "Cast", "Range"),
+    *("Add", "Sub", "Mul", "Reshape"),
+}
+ID_BYTES, LENGTH_BYTES, FLOAT_BYTES = 8, 4, 4
+Probe = Callable[[Path], Probed]
+Build = Callable[[], Path]
+
+
+@KINDS
+def test_nothing_but_shapes_is_computed_on_the_cpu(probe: Probe, build: Build) -> None:
+    for role, providers in probe(build()).placed.items():
+        assert set(providers) <= {CUDA, CPU}
+        assert set(providers.get(CPU, {})) <= SHAPE_OPERATORS, role
+        assert sum(providers[CUDA].values()) > sum(providers.get(CPU, {}).values())
+
+
+@DECODERS
+@pytest.mark.parametrize(("phase", "logits"), [(Phase.PREFILL, 1), (Phase.DECODE, ROWS)])
+def test_a_step_copies_ids_lengths_and_logits(
+    probe: Probe, build: Build, phase: Phase, logits: int
+) -> None:
+    """The cache is updated in place, and nothing is allocated."""
+    asked = probe(build()).asked[phase]
+    row = load_manifest(build()).vocabulary_size * FLOAT_BYTES
+    assert asked.copied("on_device") == []
+    assert asked.copied("to_host") == [logits * row]
+    assert asked.copied("to_device") == [max(SLOTS, CHUNK) * ID_BYTES, SLOTS * LENGTH_BYTES]
+    assert asked.allocations == ()
+
+
+@DECODERS
+def test_a_move_copies_each_cache_once(probe: Probe, build: Build) -> None:
+    manifest = load_manifest(build())
+    caches = manifest.graphs["mover"].outputs
+    asked = probe(build()).asked[Phase.MOVE]
+    assert len(asked.copied("on_device")) <= len(caches)
+    assert asked.copied("to_host") == []
+
+
+def test_an_encoder_copies_its_inputs_and_the_vectors(probe: Probe) -> None:
+    asked = probe(cuda_encoder()).asked[Phase.ENCODE]
+    cells = len(TEXTS) * max(map(len, TEXTS))
+    assert max(asked.copied("to_device")) <= cells * ID_BYTES
+    assert max(asked.copied("on_device")) <= cells * ID_BYTES  # the maps of another shape
+    pooling = load_manifest(cuda_encoder()).pooling
+    assert pooling is not None
+    assert asked.copied("to_host") == [len(TEXTS) * pooling.dimensions * FLOAT_BYTES]

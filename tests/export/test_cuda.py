@@ -1,0 +1,94 @@
+"""Artefacts for CUDA: fp16, verified on the CPU that built them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from export.artefact import Artefact
+from export.build import BuildOptions, ParityFailure, build
+from export.gate import check_artefact
+from export.manifest import PARITY_FILE, Device, Precision
+from export.progress import SilentSteps
+from export.recipe import RecipeError, default_precision, find_recipe
+from export.source import resolve_source
+from export.weight_checks import float_constants
+from model.checkpoints.native import save_native
+from tests.checkpoints import DECODER, tiny_checkpoint
+from tests.cuda.artefacts import cuda_decoder, cuda_encoder, cuda_learned_decoder
+
+KINDS = pytest.mark.parametrize("directory", [cuda_encoder, cuda_decoder, cuda_learned_decoder])
+
+
+@KINDS
+def test_weights_and_cache_are_fp16_and_outputs_fp32(directory: Callable[[], Path]) -> None:
+    artefact = Artefact.open(directory())
+    manifest = artefact.manifest
+    assert (manifest.device, manifest.precision) == (Device.CUDA, Precision.FP16)
+    assert manifest.verified_on == (Device.CPU,)
+    graph = manifest.graphs[manifest.kind]
+    assert {spec.dtype for spec in graph.inputs if spec.name.startswith("past.")} <= {"float16"}
+    assert graph.outputs[0].dtype == "float32"
+    for tensor in float_constants(artefact.graph(manifest.kind)).values():
+        assert tensor.dtype.numpy() == np.float16
+
+
+@KINDS
+def test_the_report_says_how_far_fp16_goes(directory: Callable[[], Path]) -> None:
+    report = json.loads((directory() / PARITY_FILE).read_bytes())
+    names = {check["name"] for check in report["checks"]}
+    assert {"range of fp16", "drift", "weights"} <= names
+    assert all(check["passed"] for check in report["checks"])
+
+
+def test_a_layer_beyond_fp16_is_refused_by_name(tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint(DECODER)
+    checkpoint.tensors["decoder.blocks.1.feed_forward.up.weight"] *= 1e5
+    save_native(tmp_path / "checkpoint", checkpoint, torch.float32)
+    options = BuildOptions(
+        tmp_path / "artefact", "wild", device=Device.CUDA, precision=Precision.FP16
+    )
+    source = resolve_source(str(tmp_path / "checkpoint"))
+    with pytest.raises(ParityFailure) as caught:
+        build(source, options, SilentSteps(), gate=check_artefact)
+    failures = [str(failure) for failure in caught.value.report.failures]
+    assert any(
+        "range of fp16 (decoder.blocks.1.feed_forward.up)" in line and "fp16 ends at 65504" in line
+        for line in failures
+    )
+    assert not (tmp_path / "artefact").exists()
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "message"),
+    [
+        (Device.CPU, Precision.FP16, "fp16 with --device cpu is not supported; cpu has fp32, int8"),
+        (Device.CPU, Precision.BF16, "bf16 with --device cpu is not supported; cpu has fp32, int8"),
+        (Device.CUDA, Precision.FP32, "fp32 with --device cuda is not supported; cuda has fp16"),
+        (Device.CUDA, Precision.INT8_DYNAMIC, "int8-dynamic with --device cuda is not supported"),
+        (Device.CUDA, Precision.BF16, r"bf16 with --device cuda .*only a GPU.*; cuda has fp16"),
+    ],
+)
+def test_what_a_device_does_not_have_is_refused_by_both_names(
+    device: Device, precision: Precision, message: str
+) -> None:
+    with pytest.raises(RecipeError, match=f"--precision {message}"):
+        BuildOptions(Path("artefact"), "sample", device=device, precision=precision)
+
+
+def test_each_device_has_a_precision_that_nobody_asks_for() -> None:
+    assert default_precision(Device.CPU) is Precision.FP32
+    assert default_precision(Device.CUDA) is Precision.FP16
+    assert find_recipe(Device.CUDA, Precision.FP16).dtype is torch.float16
+
+
+def test_int8_dynamic_is_for_encoders(tmp_path: Path) -> None:
+    save_native(tmp_path / "checkpoint", tiny_checkpoint(DECODER), torch.float32)
+    options = BuildOptions(tmp_path / "artefact", "sample", precision=Precision.INT8_DYNAMIC)
+    with pytest.raises(RecipeError, match="int8-dynamic is for encoder; this is decoder"):
+        build(resolve_source(str(tmp_path / "checkpoint")), options, SilentSteps())
