@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
+from model.cache import LayerCache
 from model.checkpoint import Checkpoint
 from model.config import Kind, NormPlacement, Positions, TransformerConfig
 from model.eager_attention import EagerSelfAttention
@@ -161,3 +164,24 @@ def test_every_layer_has_a_memory_of_the_source() -> None:
     for memory, (key, value) in zip(model.decoder.remember(states), projected, strict=True):
         torch.testing.assert_close(memory.key.transpose(1, 2).flatten(0, 1), key)
         torch.testing.assert_close(memory.value.transpose(1, 2).flatten(0, 1), value)
+
+
+def test_packed_texts_have_the_states_that_they_have_alone() -> None:
+    model = tiny_checkpoint(RELATIVE_ENCODER_DECODER).build()
+    texts = [IDS[0], IDS[0, :3].flip(0)]
+    places = torch.arange(7)
+    bias = model.encoder.relative_bias(places, places)  # [H, 7, 7]: one for all texts
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, _: LayerCache | None) -> Any:
+        mixed = []
+        for rows in torch.arange(10).split([7, 3]):
+            q, k, v = (states[rows].transpose(0, 1) for states in (query, key, value))
+            weights = (q @ k.transpose(1, 2) + bias[:, : len(rows), : len(rows)]).softmax(dim=-1)
+            mixed.append((weights @ v).transpose(0, 1))
+        return torch.cat(mixed), None
+
+    positions = torch.cat((places, places[:3]))
+    states = model.encoder(torch.cat(texts), positions, attend)
+    for text, found in zip(texts, states.split([7, 3]), strict=True):
+        alone = encode(model, text[None], torch.tensor([len(text)]))[0]
+        torch.testing.assert_close(found, alone, atol=1e-5, rtol=1e-5)
