@@ -23,7 +23,8 @@ def test_sentences_are_read_as_a_model_reads_them() -> None:
     assert len(texts) == 1000
     assert {int(text[0]) for text in texts} == {TURN_START_ID}
     assert {int(text[-1]) for text in texts} == {TURN_END_ID}
-    decoded = [Tokenizer.from_buffer(TOKENIZER).decode(text.tolist()) for text in texts]
+    decode = Tokenizer.from_buffer(TOKENIZER).decode
+    decoded = [decode(text.tolist()) for text in texts]
     assert len(set(decoded)) > 900
     assert all(20 <= len(text) <= 400 for text in decoded)
 
