@@ -170,6 +170,7 @@ def test_packed_texts_have_the_states_that_they_have_alone() -> None:
     model = tiny_checkpoint(RELATIVE_ENCODER_DECODER).build()
     texts = [IDS[0], IDS[0, :3].flip(0)]
     places = torch.arange(7)
+    assert model.encoder.relative_bias is not None
     bias = model.encoder.relative_bias(places, places)  # [H, 7, 7]: one for all texts
 
     def attend(query: Tensor, key: Tensor, value: Tensor, _: LayerCache | None) -> Any:
