@@ -121,6 +121,23 @@ def test_one_word_counts_three_tokens(real_server: ServerProcess) -> None:
         assert client.embed("cat", model="minilm").items[0].token_count == 3
 
 
+@pytest.mark.parametrize("count", [2000, 2700, 2800, 5000])
+def test_more_texts_than_an_answer_holds_are_refused_before_any_is_computed(
+    count: int, real_server: ServerProcess
+) -> None:
+    """RPC-01: a client takes 4 MiB, which 2 694 vectors fill."""
+    labels = {"model": "minilm", "kind": "embedded"}
+    before = real_server.metrics().value("formerd_tokens_total", labels)
+    with Client(real_server.target) as client:
+        if count <= 2694:
+            assert len(client.embed(*["cat"] * count, model="minilm").items) == count
+            return
+        with pytest.raises(CallFailed, match=f"inputs has {count} entries; at most 2694") as caught:
+            client.embed(*["cat"] * count, model="minilm")
+    assert caught.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert real_server.metrics().value("formerd_tokens_total", labels) == before
+
+
 def assert_same_vectors(vectors: Any, expected: Vectors) -> None:
     found = np.array(vectors, dtype=np.float64)
     norms = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
