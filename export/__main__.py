@@ -25,7 +25,7 @@ from export.lstm_comparison import compare_with_lstm, render_comparison
 from export.manifest import Device, ManifestError, Precision
 from export.parity import ParityReport
 from export.progress import ShownSteps
-from export.recipe import RecipeError
+from export.recipe import RecipeError, default_precision
 from export.session import SessionError
 from export.source import SourceError, default_name, resolve_source
 from export.verify import open_verified, replay, verify_against
@@ -71,9 +71,7 @@ def cli() -> None:
 @click.option(
     "--precision",
     type=_choice(Precision),
-    default=Precision.FP32.value,
-    show_default=True,
-    help="The dtype of the weights.",
+    help="The dtype of the weights.  [default: fp32 for cpu, fp16 for cuda]",
 )
 @click.option(
     "--pooling",
@@ -110,7 +108,7 @@ def build_command(
     output: Path,
     name: str | None,
     device: str,
-    precision: str,
+    precision: str | None,
     pooling: str | None,
     revision: str | None,
     as_json: bool,
@@ -125,13 +123,14 @@ def build_command(
         output=output,
         name=name or default_name(source),
         device=Device(device),
-        precision=Precision(precision),
+        precision=Precision(precision) if precision else default_precision(Device(device)),
         pooling=PoolingMode(pooling) if pooling else None,
         **options,
     )
     try:
         with ShownSteps() as steps:
-            manifest = build(resolve_source(source, revision), wanted, steps)
+            origin = resolve_source(source, revision)
+            manifest = build(origin, wanted, steps, writes_apart=True)
     except ParityFailure as failure:
         _report(failure.report, as_json, {"output": None})
         click.echo(f"nothing was written to {output}", err=True)

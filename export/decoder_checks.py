@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import onnxruntime as ort
 
-from export.decoder_expectations import DecoderExpectations, Ids, Logits
+from export.decoder_expectations import LONGEST_PROMPT, DecoderExpectations, Ids, Logits
 from export.decoder_run import DecoderRun, MoverRun
 from export.manifest import GraphSpec
 from export.parity import Check, Tolerance, compare
 
-_PREFILLS = ((1,), (2,), (17,), (128,), (5, 1), (3, 29, 12), (2, 1, 9, 4, 16, 7, 3))
+_PREFILLS = ((1,), (2,), (17,), (LONGEST_PROMPT,), (5, 1), (3, 29, 12), (2, 1, 9, 4, 16, 7, 3))
 _CHUNKED, _CHUNKS = 97, (16, 64)
 _PASTS = (0, 1, 7, 15, 40, 64, 96)
 _STEPS = 24

@@ -19,6 +19,7 @@ from model.transformer import Transformer
 Ids = NDArray[np.int64]
 Logits = NDArray[np.float32]
 
+LONGEST_PROMPT = 128
 _CAPACITY = 160
 _TEXTS = 3
 _PROMPT, _GREEDY = 8, 64
@@ -30,7 +31,8 @@ class DecoderExpectations:
 
     Attributes:
         texts: `[texts, capacity]`.
-        logits: `[texts, capacity, vocab]`. Causality: those of a prefix are the first of a text's.
+        logits: `[texts, longest, vocab]`, of the first `LONGEST_PROMPT` tokens. Causality: those of
+            a prefix are the first of a text's.
         greedy_prompt: the beginning of the first text.
         greedy_tokens: what the oracle continues it with.
         greedy_logits: `[tokens, vocab]`, from which each of those was chosen.
@@ -53,7 +55,8 @@ class DecoderExpectations:
         return prompt
 
     def wanted(self, length: int, text: int = 0) -> Logits:
-        """The logits `[length, vocab]` of a prompt, everything computed at once."""
+        """The logits `[length, vocab]` of a prompt of at most `LONGEST_PROMPT` tokens, everything
+        computed at once."""
         wanted: Logits = self.logits[text % len(self.texts), :length]
         return wanted
 
@@ -70,7 +73,7 @@ def expect_of_decoder(
     chosen_after = np.array([*prompt, *tokens[:-1]])[None]  # the last token decides nothing
     return DecoderExpectations(
         texts=texts,
-        logits=np.concatenate([_logits(model, text[None]) for text in texts]),
+        logits=np.concatenate([_logits(model, text[None, :LONGEST_PROMPT]) for text in texts]),
         greedy_prompt=prompt,
         greedy_tokens=tuple(tokens),
         greedy_logits=_logits(model, chosen_after)[0, len(prompt) - 1 :],
