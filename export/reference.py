@@ -112,7 +112,7 @@ def replay_decoder(
     run = DecoderRun(session, graph, slots=1, capacity=sum(ids.shape[1] for ids in inputs))
     past = 0
     for step, input_ids in zip(steps, inputs, strict=True):
-        positions = reference[f"step.{step}.logit_positions"]
+        positions = reference[f"step.{step}.logit_positions"].tolist()
         found = run.step(input_ids, [past], logit_positions=positions)
         shape = f"past {past}, {input_ids.shape[1]} new tokens"
         yield tolerance.compare(_NAME, shape, found, reference[f"step.{step}.logits"])

@@ -71,7 +71,8 @@ class _ReferenceRun:
             "total_sequence_length": np.array([max(past_lengths) + sequence], np.int32),
             "logit_positions": np.arange(batch * sequence),
         }
-        found, *present = self._evaluator.run(None, inputs | self._caches)
+        outputs: Any = self._evaluator.run(None, inputs | self._caches)
+        found, *present = outputs
         self._caches = dict(zip(self._caches, present, strict=True))
         scores: NDArray[np.float32] = found.reshape(batch, sequence, -1)
         return scores
