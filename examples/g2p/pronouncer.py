@@ -7,6 +7,7 @@ from typing import Self
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from examples.g2p.batches import padded
 from examples.g2p.dictionary import Pronunciation
@@ -58,7 +59,7 @@ class Pronouncer:
         source = remember(self._model, padded(sources, END_ID), lengths)
         newest = torch.full((len(sources), 1), START_ID)  # [B, 1]
         past = None
-        chosen = []
+        chosen: list[Tensor] = []
         ended = torch.zeros_like(newest, dtype=torch.bool)
         while not ended.all() and len(chosen) < self._model.config.max_positions - 1:
             scores, past = logits(self._model, newest, past, source)

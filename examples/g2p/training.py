@@ -69,9 +69,8 @@ class Training:
         torch.manual_seed(recipe.seed)
         self._model = new_model(recipe).train()
         replace_dropout(self._model)
-        self._averaged = AveragedModel(
-            self._model, multi_avg_fn=get_ema_multi_avg_fn(recipe.average_decay)
-        ).eval()
+        average = get_ema_multi_avg_fn(recipe.average_decay)  # type: ignore[no-untyped-call]
+        self._averaged = AveragedModel(self._model, multi_avg_fn=average).eval()
         self._optimizer = torch.optim.AdamW(
             self._model.parameters(),
             betas=recipe.betas,

@@ -14,8 +14,7 @@ from examples.g2p.vocabulary import END_ID, START_ID, phone_tokenizer, spelling_
 def test_each_pronunciation_is_a_pair() -> None:
     entry = Entry("a", (("AH0",), ("EY1",)))
     phones = phone_tokenizer().encode("AH0 EY1").ids
-    letter = spelling_tokenizer().token_to_id("a")
-    source = (START_ID, letter, END_ID)
+    source = tuple(spelling_tokenizer().encode("a").ids)
     assert pairs([entry]) == [Pair(source, (START_ID, phone, END_ID)) for phone in phones]
 
 
