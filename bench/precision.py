@@ -39,6 +39,8 @@ from server.processors import usable_processors
 from server.tokenizer import Tokenizer
 
 MINILM, SMOLLM2 = "minilm", "smollm2"
+MODELS = (MINILM, SMOLLM2)
+PRECISIONS = [precision.value for precision in Precision]
 _SOURCES = {MINILM: f"package:{PACKAGE}", SMOLLM2: SOURCE}
 _KINDS = {MINILM: Kind.ENCODER, SMOLLM2: Kind.DECODER}
 _TEXTS, _ROUNDS = 600, 3
@@ -73,9 +75,13 @@ class Row:
 
 
 @click.command()
-@click.option("--model", "models", multiple=True, type=click.Choice([*_SOURCES]), default=_SOURCES)
+@click.option("--model", "models", multiple=True, type=click.Choice(MODELS), default=MODELS)
 @click.option(
-    "--precision", "precisions", multiple=True, type=click.Choice([*Precision]), default=Precision
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(PRECISIONS),
+    default=PRECISIONS,
 )
 @click.option(
     "--json",

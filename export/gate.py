@@ -152,6 +152,7 @@ def _drift_checks(artefact: Artefact, model: Transformer, bounds: DriftBounds) -
             manifest.limits.max_input,
         )
         return embeddings.checks(bounds.embeddings)
+    assert bounds.generation is not None  # the recipe is for decoders
     generation = generation_drift(
         model,
         session,

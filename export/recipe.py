@@ -25,7 +25,7 @@ class DriftBounds:
     """How far a graph may be from its checkpoint in fp32, by what it answers."""
 
     embeddings: EmbeddingBounds
-    generation: GenerationBounds
+    generation: GenerationBounds | None = None  # of a precision that is for encoders alone
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,12 @@ _EVERY_KIND = frozenset({Kind.ENCODER, Kind.DECODER})
 _HALF_A_STEP = 0.5001
 _SEARCHED = 4.0
 
-# Measured on MiniLM and SmolLM2: docs/precision.md.
+# In 8 bits where the others have 4: attention's values and the second feed-forward layer. SmolLM2's
+# perplexity then grows by half as much, and its weights take a seventh more.
+_SENSITIVE = frozenset(("value", "down"))
+
+# What MiniLM and SmolLM2 lose (docs/precision.md), with room for others. A random model, of whose
+# tokens none is much likelier than the next, agrees less on the likeliest than a trained one.
 _INT8_DRIFT = DriftBounds(
     EmbeddingBounds(worst_cosine=0.998, mean_cosine=0.999, spearman=0.999),
     GenerationBounds(perplexity=0.01, agreement=0.9),
@@ -132,8 +137,7 @@ _INT4_DRIFT = DriftBounds(
     GenerationBounds(perplexity=0.15, agreement=0.6),
 )
 _INT8_DYNAMIC_DRIFT = DriftBounds(
-    EmbeddingBounds(worst_cosine=0.985, mean_cosine=0.994, spearman=0.99),
-    GenerationBounds(perplexity=0.0, agreement=1.0),  # of no decoder
+    EmbeddingBounds(worst_cosine=0.985, mean_cosine=0.994, spearman=0.99)
 )
 _FP16_DRIFT = DriftBounds(
     EmbeddingBounds(worst_cosine=0.9999, mean_cosine=0.9999, spearman=0.9999),
@@ -157,7 +161,7 @@ RECIPES = {
             Precision.INT4,
             _EVERY_KIND,
             Tolerance(0.5, relative=True),
-            quantiser=BlockQuantiser(4, _SEARCHED, in_eight_bits=frozenset(("value", "down"))),
+            quantiser=BlockQuantiser(4, _SEARCHED, in_eight_bits=_SENSITIVE),
             drift=_INT4_DRIFT,
         ),
         Recipe(
