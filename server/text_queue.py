@@ -5,7 +5,7 @@ Plain data, like the scheduler: no arrays, clock or I/O.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 _SIMILAR_RATIO = 2  # of two texts of one batch, the longer has at most so many times the tokens
@@ -20,17 +20,22 @@ class QueuedText:
         call: the engine's handle of the call that it belongs to.
         index: its place in the call.
         length: its tokens.
-        overtaken: whether a text that came later was taken before it.
+        round: in which it is its call's turn.
+        overtaken: whether a text that stood behind it was taken before it.
     """
 
     call: Hashable
     index: int
     length: int
+    round: int
     overtaken: bool = False
 
 
 class TextQueue:
-    """Texts in the order of their calls; those of one call in the order of their lengths.
+    """Texts in rounds, in each of which every call has a batch, in the order of their arrival.
+
+    So a small call waits for one batch of each call before it, however many texts those have. The
+    texts of one call go in the order of their lengths.
 
     A batch is the head of the queue and, in order, the texts of similar length that fit beside it
     within `max_batch_tokens`, counted as texts x longest. A text that others overtook is a barrier:
@@ -42,13 +47,14 @@ class TextQueue:
         self._max_batch_tokens = max_batch_tokens
         self._texts: list[QueuedText] = []
         self._tokens = 0
+        self._round = 0  # the one that the latest batch began with
 
     def __len__(self) -> int:
         return len(self._texts)
 
     @property
     def head(self) -> QueuedText | None:
-        """The text that has waited longest."""
+        """The text that is next."""
         return self._texts[0] if self._texts else None
 
     @property
@@ -57,9 +63,9 @@ class TextQueue:
         return self._tokens >= self._max_batch_tokens
 
     def add(self, call: Hashable, lengths: Sequence[int]) -> None:
-        """Appends the texts of one call."""
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        self._texts += [QueuedText(call, index, lengths[index]) for index in order]
+        """Adds the texts of one call, from the next round on."""
+        self._texts += self._in_rounds(call, lengths)
+        self._texts.sort(key=lambda text: text.round)  # stable: who came first goes first
         self._tokens += sum(lengths)
 
     def remove(self, call: Hashable) -> int:
@@ -85,7 +91,20 @@ class TextQueue:
         for text in passed[:overtaken]:
             text.overtaken = True
         self._keep(passed)
+        if batch.texts:
+            self._round = batch.texts[0].round
         return batch.texts
+
+    def _in_rounds(self, call: Hashable, lengths: Sequence[int]) -> Iterator[QueuedText]:
+        """The texts of a call by length, as many a round as one batch takes."""
+        round_, batch = self._round + 1, _Batch(self._max_batch_tokens)
+        for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+            text = QueuedText(call, index, lengths[index], round_)
+            if not batch.add(text):
+                round_, batch = round_ + 1, _Batch(self._max_batch_tokens)
+                text.round = round_
+                batch.add(text)
+            yield text
 
     def _keep(self, texts: list[QueuedText]) -> None:
         self._texts = texts
