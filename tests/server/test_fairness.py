@@ -6,12 +6,12 @@ Order is read from the engine's trace, in steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
-from server.request import Summary, Ticket
-from server.trace import Did, TraceEvent
+from server.request import Summary
+from server.trace import Did
 from tests.artefacts import learned_decoder_artefact
 from tests.server.engines import Mailbox, decoding, request
+from tests.server.turns import chunks_between_steps
 
 CHUNK = 16
 
@@ -23,19 +23,6 @@ def ids(length: int, start: int = 10) -> list[int]:
 async def succeed(mailboxes: Sequence[Mailbox]) -> None:
     for mailbox in mailboxes:
         assert isinstance(await mailbox.end(), Summary)
-
-
-def chunks_between_steps(events: Sequence[TraceEvent], ticket: Ticket) -> list[int]:
-    """How many chunks of prompts come between each two decode steps of a request."""
-    steps = [
-        index
-        for index, event in enumerate(events)
-        if event.did is Did.DECODE and ticket in event.tickets
-    ]
-    return [
-        sum(event.did is Did.PREFILL for event in events[first:second])
-        for first, second in pairwise(steps)
-    ]
 
 
 async def test_a_stream_goes_on_while_long_prompts_come_one_after_the_other() -> None:

@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from transformers import (
+    LogitsProcessorList,
+    MinNewTokensLengthLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SequenceBiasLogitsProcessor,
+)
 
 from server.errors import InvalidInput
 from server.request import Output, Sampling, Stopping
@@ -140,6 +147,27 @@ def test_bias_and_penalties_count_for_greedy_rows() -> None:
         tokens.append(sample(scores, [penalised])[0].token_id)
         penalised.accept(tokens[-1])
     assert tokens == [7, 7, 8, 7]
+
+
+def test_edits_and_their_order_equal_transformers() -> None:
+    biases = ((0, 100.0), (2, -4.5), (5, 3.0))  # of an end token, a prompt's token and another
+    one = row(Sampling(repetition_penalty=1.3, logit_bias=biases), ENDS)
+    ends = [*ENDS.eos_ids, *ENDS.stop_token_ids]
+    processors = LogitsProcessorList(
+        [
+            RepetitionPenaltyLogitsProcessor(1.3),
+            SequenceBiasLogitsProcessor({(token,): bias for token, bias in biases}),
+            MinNewTokensLengthLogitsProcessor(3, ENDS.min_new_tokens, ends),
+        ]
+    )
+    ids = [1, 2, 3]
+    for step, token in enumerate([7, 2, 8]):
+        scores = logits(1, seed=step)
+        wanted = processors(torch.tensor([ids]), torch.tensor(scores))[0].numpy()
+        np.testing.assert_allclose(one.edited(scores[0]), wanted, rtol=1e-6)
+        assert np.isneginf(wanted[ends]).all() == (step < ENDS.min_new_tokens)
+        one.accept(token)
+        ids.append(token)
 
 
 def test_end_tokens_wait_for_min_new_tokens() -> None:
