@@ -6,13 +6,11 @@ Whatever is lost, duplicated, swapped or wrong ends it with an error, and nothin
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import click
 
@@ -21,7 +19,7 @@ from client.load.reference import Reference
 from launch.artefact import ROOT, built_artefact
 from tests.artefacts import decoder_artefact, encoder_artefact
 from tests.e2e.server_process import ServerProcess, running_server, starting_server
-from tests.load import faulty_server
+from tests.load import faulty_server, timed_server
 from tests.load.callers import references_of
 from tests.load.finding import Finding
 from tests.load.page import write_page
@@ -37,13 +35,13 @@ from tests.load.scenarios.shapes import embed_shapes, generate_shapes
 from tests.load.scenarios.unread_streams import unread_streams
 
 EMBEDDER, GENERATOR = "minilm", "smollm2"
-CLIENTS = 64
 
 
 @dataclass(frozen=True)
 class Sizes:
     """How much of everything; times in seconds."""
 
+    clients: int = 64
     company: float = 60.0
     kills: int = 20
     shapes: int = 2_000
@@ -56,9 +54,10 @@ class Sizes:
 
 
 QUICK = Sizes(
+    clients=8,
     company=8.0,
     kills=2,
-    shapes=50,
+    shapes=100,
     tiny_shapes=500,
     prompts=20,
     capacity=3.0,
@@ -98,7 +97,9 @@ class Suite:
         sizes = self.sizes
         self.watch = ProcessWatch(server.process.pid)
         async with self.watch.sampling():
-            self._found(await company(server, references, clients=CLIENTS, seconds=sizes.company))
+            self._found(
+                await company(server, references, clients=sizes.clients, seconds=sizes.company)
+            )
             self._found(
                 await killed_clients(
                     server,
@@ -112,7 +113,9 @@ class Suite:
             )
             self._found(await embed_shapes(server, EMBEDDER, calls=sizes.shapes))
             self._found(await generate_shapes(server, GENERATOR, calls=sizes.prompts))
-        self._found(await drain(server, references, clients=CLIENTS // 2, seconds=sizes.drain))
+        self._found(
+            await drain(server, references, clients=sizes.clients // 2, seconds=sizes.drain)
+        )
 
     async def _run_overloads(self, references: Sequence[Reference]) -> None:
         sizes = self.sizes
@@ -139,8 +142,8 @@ class Suite:
             assert server.wait() == 0
 
     async def _run_responsiveness(self) -> None:
-        debugging = patch.dict(os.environ, PYTHONASYNCIODEBUG="1")
-        with debugging, running_server(self.models) as server:
+        with starting_server(self.models, module=timed_server.__name__) as server:
+            server.wait_until_ready()
             self._found(
                 await responsiveness(
                     server, EMBEDDER, GENERATOR, lists=1, large_texts=20, tokens=20

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Collection, Sequence
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,9 +84,11 @@ def _serve(arguments: Sequence[str]) -> None:
     *others, flag, token = arguments
     assert flag == FLAG, "the bad token comes last"
     Faults.bad_token = int(token)
-    decoder_engine.DecoderRunner = FaultyDecoderRunner  # type: ignore[misc]
-    encoder_engine.EncoderRunner = FaultyEncoderRunner  # type: ignore[misc]
-    main(others)
+    with (
+        patch.object(decoder_engine, "DecoderRunner", FaultyDecoderRunner),
+        patch.object(encoder_engine, "EncoderRunner", FaultyEncoderRunner),
+    ):
+        main(others)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,8 @@ class SlowEncoderRunner(EncoderRunner):
 
 
 if __name__ == "__main__":
-    decoder_engine.DecoderRunner = SlowDecoderRunner  # type: ignore[misc]
-    encoder_engine.EncoderRunner = SlowEncoderRunner  # type: ignore[misc]
-    main()
+    with (
+        patch.object(decoder_engine, "DecoderRunner", SlowDecoderRunner),
+        patch.object(encoder_engine, "EncoderRunner", SlowEncoderRunner),
+    ):
+        main()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from unittest.mock import patch
 
 import structlog
 
@@ -31,5 +32,5 @@ def _run_timed(handle: asyncio.Handle) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.Handle._run = _run_timed  # type: ignore[method-assign]
-    main()
+    with patch.object(asyncio.Handle, "_run", _run_timed):
+        main()

@@ -97,6 +97,15 @@ class Parrot(
         summary = generation_pb2.GenerateSummary(request_id=request.request_id)
         yield generation_pb2.GenerateEvent(summary=summary)
 
+    def EmbedStream(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise NotImplementedError
+
+    def GetModel(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise NotImplementedError
+
+    def Detokenize(self, request: Any, context: Any) -> Any:  # noqa: N802
+        raise NotImplementedError
+
     def _misbehave(self, request: Any, context: grpc.ServicerContext) -> int:
         if not request.request_id.startswith("load") or next(self._calls) % _EVERY:
             return 0
