@@ -29,10 +29,9 @@ def test_good_artefacts_answer_a_request_each() -> None:
     assert answered == [("Embed", "tiny-encoder"), ("Generate", "tiny-decoder")]
 
 
-@pytest.mark.parametrize("artefact", [encoder_artefact, decoder_artefact])
-def test_a_session_that_does_not_open_fails(artefact: Callable[[], Path], tmp_path: Path) -> None:
-    directory = shutil.copytree(artefact(), tmp_path / "damaged")
-    graph = next(path for path in directory.glob("*coder.onnx"))
+def test_a_session_that_does_not_open_fails(tmp_path: Path) -> None:
+    directory = shutil.copytree(decoder_artefact(), tmp_path / "damaged")
+    graph = directory / "decoder.onnx"
     graph.write_bytes(graph.read_bytes()[:1000])
     reseal(directory)
     assert_fails(directory, says=graph.name)
