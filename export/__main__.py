@@ -94,7 +94,7 @@ def cli() -> None:
 @click.option(
     "--standard-ops",
     is_flag=True,
-    help="Use operators of the ONNX standard alone, for other runtimes; slower on this one.",
+    help="Use operators of the ONNX standard alone, for other runtimes.",
 )
 @click.option(
     "--accept-drift",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from export.progress import Steps
 
+_LEAVE_SECONDS = 10.0
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -36,6 +37,7 @@ def run_apart(work: Callable[[Task, Steps], Result], task: Task, steps: Steps) -
     sender.close()  # the process holds the other end alone, so that its death is seen here
     try:
         outcome = _receive(receiver, steps)
+        process.join(_LEAVE_SECONDS)  # what libraries hold they give back, where they are let
     except EOFError:
         process.join()
         raise ProcessEnded(f"ended with exit code {process.exitcode}") from None
