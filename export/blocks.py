@@ -111,7 +111,7 @@ def _in_four_bits(blocks: NDArray[np.float32]) -> Blocks:
 
 
 def _join_bytes(values: Values) -> Values:
-    joined: Values = values[..., 0::2] | (values[..., 1::2] << 4)
+    joined: Values = values[..., 0::2] | (values[..., 1::2] << np.uint8(4))
     return joined
 
 

@@ -91,8 +91,9 @@ def _batches(texts: Sequence[Ids]) -> Iterator[Sequence[Ids]]:
 
 
 def _unit(vectors: Vectors) -> Vectors:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(length, np.finfo(np.float32).tiny)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return unit
 
 
 def _spearman(first: Vectors, second: Vectors) -> float:

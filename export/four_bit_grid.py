@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LARGEST = 15
+_LARGEST = np.float32(15)
 _WIDTHS = tuple(np.float32(percent) / 100 for percent in range(80, 120, 5))  # of the obvious
 _SLICE = 8192  # blocks at a time: what fits a processor's cache
 _TINY = np.finfo(np.float32).tiny
@@ -39,7 +39,7 @@ def fit_grid(blocks: Numbers) -> tuple[Small, Numbers, Small]:
 def _search(columns: Numbers) -> tuple[Numbers, Numbers]:
     """The best scale and zero point of each column `[32, n]`, fp32 `[n]` each."""
     low = np.minimum(columns.min(axis=0), 0)
-    obvious = (np.maximum(columns.max(axis=0), 0) - low) / np.float32(_LARGEST)
+    obvious = (np.maximum(columns.max(axis=0), 0) - low) / _LARGEST
     zero_point = np.clip(np.rint(-low / np.maximum(obvious, _TINY)), 0, _LARGEST)
     best_scale = obvious.copy()  # which stays where it is not finite
     best_gain = np.full_like(obvious, -1)
@@ -55,7 +55,8 @@ def _steps(columns: Numbers, scale: Numbers, zero_point: Numbers) -> Numbers:
     """How many steps from zero the nearest grid number of each is, `[32, n]`."""
     steps = columns / np.maximum(scale, _TINY)
     np.rint(steps, out=steps)
-    return np.clip(steps, -zero_point, _LARGEST - zero_point, out=steps)
+    np.clip(steps, -zero_point, _LARGEST - zero_point, out=steps)
+    return steps
 
 
 def _fit(columns: Numbers, steps: Numbers) -> tuple[Numbers, Numbers]:
