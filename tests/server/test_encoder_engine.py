@@ -78,6 +78,17 @@ async def test_a_call_with_more_texts_than_a_batch_is_split_and_keeps_its_order(
         assert outcome.queue_seconds >= 0
 
 
+async def test_a_small_call_waits_for_one_batch_of_a_large_one() -> None:
+    async with encoding(encoder_artefact(), max_batch_tokens=64) as encoder:
+        async with encoder.held():
+            large, whole = encoder.submit([ids(60)] * 5)
+            small, answer = encoder.submit([ids(3)])
+        for arrival in (whole, answer):
+            assert isinstance(await asyncio.wait_for(arrival, 30), EmbedOutcome)
+        order = [event.tickets[0] for event in encoder.trace.of(Did.ENCODE)]
+        assert order[1:] == [large, small, *[large] * 4]
+
+
 async def test_texts_wait_for_others_until_the_batch_is_full() -> None:
     async with encoding(encoder_artefact(), max_batch_tokens=64, max_wait_seconds=60.0) as encoder:
         _, early = encoder.submit([ids(32)])
