@@ -151,6 +151,21 @@ def test_a_row_decodes_to_the_same_bits_alone_and_batched(llama: DecoderPair, ba
         np.testing.assert_array_equal(alone[0], together[row])
 
 
+def test_rows_of_any_lengths_decode_to_the_same_bits_alone_and_batched(llama: DecoderPair) -> None:
+    """A row alone may read less of the cache than in company; its sums must not notice."""
+    generator = np.random.default_rng(1)
+    run = llama.run(slots=8, capacity=600)
+    for cache in run.caches.values():
+        cache[:] = generator.standard_normal(cache.shape)
+    for _ in range(10):
+        pasts = generator.integers(0, DECODER.max_positions, 8).tolist()
+        tokens = generator.integers(0, DECODER.vocab_size, (8, 1))
+        together = run.step(tokens, pasts)
+        for row, past in enumerate(pasts):
+            alone = run.step(tokens[row : row + 1], [past], first_slot=row)
+            np.testing.assert_array_equal(alone[0], together[row])
+
+
 def test_a_move_is_exact_and_leaves_the_rest_alone(llama: DecoderPair) -> None:
     run = _random_run(llama, slots=3)
     before = {name: cache.copy() for name, cache in run.caches.items()}

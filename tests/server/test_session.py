@@ -18,6 +18,7 @@ from server.cuda import DeviceError
 from server.errors import OverLimit, StepFailed
 from server.session import open_session, step_error
 from tests.artefacts import decoder_artefact, encoder_artefact, move_weights, reseal
+from tests.file_layouts import linked
 from tests.server.engines import artefact
 
 CUDA = "CUDAExecutionProvider"
@@ -57,18 +58,7 @@ def test_a_graph_that_is_not_what_the_manifest_declares_is_refused(tmp_path: Pat
 @pytest.mark.parametrize("layout", ["hub cache", "mounted volume", "hard link"])
 def test_links_to_verified_files_are_served(tmp_path: Path, layout: str) -> None:
     """BAD-03: a hub's blobs lie under other names, a volume's files behind two links."""
-    directory, blobs = tmp_path / "artefact", tmp_path / "blobs"
-    shutil.copytree(encoder_artefact(), blobs)
-    directory.mkdir()
-    if layout == "mounted volume":
-        (directory / "..data").symlink_to(blobs)
-    for path in sorted(blobs.iterdir()):
-        if layout == "mounted volume":
-            (directory / path.name).symlink_to(Path("..data") / path.name)
-        elif layout == "hard link":
-            (directory / path.name).hardlink_to(path)
-        else:
-            (directory / path.name).symlink_to(path.rename(blobs / f"blob-{path.name}"))
+    directory = linked(encoder_artefact(), tmp_path, layout)
     assert open_session(load_artefact(directory), "encoder").get_providers() == [CPU]
 
 
