@@ -35,6 +35,7 @@ from tests.load.scenarios.shapes import embed_shapes, generate_shapes
 from tests.load.scenarios.unread_streams import unread_streams
 
 EMBEDDER, GENERATOR = "minilm", "smollm2"
+CACHE = ("--cache-bytes", str(800 << 20))  # 16 slots of about 1 100 tokens
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Suite:
 
     async def run(self) -> None:
         """All of them."""
-        with running_server(self.models) as server:
+        with running_server(self.models, *CACHE) as server:
             references = await references_of(server.target)
             bad_token = await unused_token(server.target, references)
             await self._run_on_one_server(server, references)
@@ -119,7 +120,7 @@ class Suite:
 
     async def _run_overloads(self, references: Sequence[Reference]) -> None:
         sizes = self.sizes
-        with running_server(self.models, "--max-queue", "16") as server:
+        with running_server(self.models, *CACHE, "--max-queue", "16") as server:
             for kind in (Kind.EMBED, Kind.GENERATE):
                 self._found(
                     await overload(
@@ -132,7 +133,7 @@ class Suite:
                 )
 
     async def _run_faults(self, references: Sequence[Reference], bad_token: int) -> None:
-        flags = (faulty_server.FLAG, str(bad_token))
+        flags = (*CACHE, faulty_server.FLAG, str(bad_token))
         with starting_server(self.models, *flags, module=faulty_server.__name__) as server:
             server.wait_until_ready()
             self._found(
@@ -142,7 +143,7 @@ class Suite:
             assert server.wait() == 0
 
     async def _run_responsiveness(self) -> None:
-        with starting_server(self.models, module=timed_server.__name__) as server:
+        with starting_server(self.models, *CACHE, module=timed_server.__name__) as server:
             server.wait_until_ready()
             self._found(
                 await responsiveness(
