@@ -62,7 +62,7 @@ QUICK = Sizes(
     tiny_shapes=500,
     prompts=20,
     capacity=3.0,
-    overload=4.0,
+    overload=8.0,
     faults=4.0,
     drain=4.0,
 )
@@ -120,7 +120,8 @@ class Suite:
 
     async def _run_overloads(self, references: Sequence[Reference]) -> None:
         sizes = self.sizes
-        with running_server(self.models, *CACHE, "--max-queue", "16") as server:
+        flags = (*CACHE, "--slots", "4", "--max-queue", "8")
+        with running_server(self.models, *flags) as server:
             for kind in (Kind.EMBED, Kind.GENERATE):
                 self._found(
                     await overload(
