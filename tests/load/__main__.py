@@ -148,7 +148,7 @@ class Suite:
             server.wait_until_ready()
             self._found(
                 await responsiveness(
-                    server, EMBEDDER, GENERATOR, lists=1, large_texts=20, tokens=20
+                    server, EMBEDDER, GENERATOR, lists=2, large_texts=20, tokens=20
                 )
             )
 

@@ -56,7 +56,7 @@ async def responsiveness(
     slow = server.events(EVENT)
     assert not [line for line in slow if line["processor_seconds"] > _LONGEST_CALLBACK], slow
     return Finding(
-        f"health and metrics every 100 ms beside {lists} lists of {work.most_texts:,} texts, "
+        f"health and metrics every 100 ms beside {lists} of the largest lists ({work.most_texts:,} texts), "
         f"{large_texts} texts of 1 MB, {_STREAMS} streams and {_WATCHES} idle watches",
         {
             "probes, all answered": str(len(probe.health)),
