@@ -56,8 +56,9 @@ async def responsiveness(
     slow = server.events(EVENT)
     assert not [line for line in slow if line["processor_seconds"] > _LONGEST_CALLBACK], slow
     return Finding(
-        f"health and metrics every 100 ms beside {lists} of the largest lists ({work.most_texts:,} texts), "
-        f"{large_texts} texts of 1 MB, {_STREAMS} streams and {_WATCHES} idle watches",
+        f"health and metrics every 100 ms beside {lists} of the largest lists "
+        f"({work.most_texts:,} texts), {large_texts} texts of 1 MB, "
+        f"{_STREAMS} streams and {_WATCHES} idle watches",
         {
             "probes, all answered": str(len(probe.health)),
             "health, p50 and p99": spread(sorted(probe.health)),
