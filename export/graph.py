@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import torch
+from numpy.typing import NDArray
 from onnx_ir.passes import common as passes
 from torch import Tensor, nn
 
@@ -62,7 +64,7 @@ def write_graph(
     _check_axes(model.graph, source)
     _name_initializers(model.graph, source.module)
     _drop_reshape_round_trips(model.graph)
-    _fold_casts(model.graph)
+    _fold_numbers(model.graph)
     if quantiser is not None:
         quantiser.rewrite(model.graph)
     _strip(model, source)
@@ -150,30 +152,29 @@ def _drop_reshape_round_trips(graph: ir.Graph) -> None:
             ir.convenience.replace_all_uses_with(output, original)
 
 
-def _fold_casts(graph: ir.Graph) -> None:
-    """Casts single numbers now; on CUDA they would be cast there, and read back to be used."""
+def _fold_numbers(graph: ir.Graph) -> None:
+    """Casts and reshapes single numbers now; on CUDA some would be cast there, and read back."""
     for node in graph:
-        number = _cast_type(node)
-        if number is None or node.inputs[0] is None:
-            continue
-        tensor = ir.convenience.get_const_tensor(node.inputs[0])
-        if tensor is None or tensor.size != 1:
-            continue
-        array = tensor.numpy().astype(number.numpy())
-        cast = ir.node("Constant", [], {"value": ir.Tensor(array)})
-        ir.convenience.replace_nodes_and_values(
-            graph, node, [node], [cast], node.outputs, cast.outputs
-        )
+        if (folded := _folded(node)) is not None:
+            constant = ir.node("Constant", [], {"value": ir.Tensor(folded)})
+            ir.convenience.replace_nodes_and_values(
+                graph, node, [node], [constant], node.outputs, constant.outputs
+            )
 
 
-def _cast_type(node: ir.Node) -> ir.DataType | None:
-    """What a node casts to; None where it does not cast."""
+def _folded(node: ir.Node) -> NDArray[Any] | None:
+    """What a node makes of a single number; None where it does anything else."""
+    numbers = [value and ir.convenience.get_const_tensor(value) for value in node.inputs]
+    if not numbers or numbers[0] is None or numbers[0].size != 1:
+        return None
+    number: NDArray[Any] = numbers[0].numpy()
     match node.op_type:
         case "Cast":
-            return ir.DataType(node.attributes["to"].as_int())
-        case "CastLike":
-            like = node.inputs[1]
-            return None if like is None else like.dtype
+            return number.astype(ir.DataType(node.attributes["to"].as_int()).numpy())
+        case "CastLike" if node.inputs[1] is not None and node.inputs[1].dtype is not None:
+            return number.astype(node.inputs[1].dtype.numpy())
+        case "Reshape" if numbers[1] is not None:
+            return number.reshape(numbers[1].numpy())
     return None
 
 

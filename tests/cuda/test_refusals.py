@@ -21,9 +21,9 @@ main(["--check", sys.argv[1]])
 """
 
 
-def refusal(rig: Rig, *arguments: str, driver: bool = True, **settings: str) -> str:
+def refusal(rig: Rig, *arguments: str, driver: bool = True, devices: int = 1) -> str:
     """What a server says that does not start."""
-    done = rig.run(*arguments, driver=driver, **settings)
+    done = rig.run(*arguments, driver=driver, devices=devices)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stderr.splitlines()[-1]
 
@@ -39,7 +39,7 @@ def test_no_libraries(rig: Rig) -> None:
 
 
 def test_no_device(rig: Rig) -> None:
-    message = refusal(rig, *CHECK, str(cuda_encoder()), RIG_DEVICES="0")
+    message = refusal(rig, *CHECK, str(cuda_encoder()), devices=0)
     assert "CUDA device 0 cannot be used" in message
     assert "no CUDA-capable device is detected" in message
 

@@ -23,7 +23,7 @@ def test_a_model_within_the_range_passes() -> None:
 def test_layers_beyond_it_are_named(value: float) -> None:
     model = tiny_checkpoint(DECODER).build()
     with torch.no_grad():
-        model.decoder.blocks[1].feed_forward.up.weight.mul_(value)
+        model.get_parameter("decoder.blocks.1.feed_forward.up.weight").mul_(value)
     checks = list(check_half_range(model, lambda: logits(model, IDS)))
     assert checks
     assert not any(check.passed for check in checks)

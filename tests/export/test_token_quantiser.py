@@ -93,7 +93,7 @@ def test_a_text_has_the_same_vector_in_any_company(artefact: Artefact) -> None:
     for batch in ([text] * 32, [text, *others], [*others, text]):
         row = next(index for index, each in enumerate(batch) if each is text)
         found = run_encoder(session, batch)[row]
-        np.testing.assert_allclose(found, alone, rtol=0, atol=1e-6 * np.linalg.norm(alone))
+        np.testing.assert_allclose(found, alone, rtol=0, atol=1e-6 * float(np.linalg.norm(alone)))
 
 
 def test_the_report_states_drift_and_bounds() -> None:

@@ -32,4 +32,4 @@ def main(directory: Path | None = None, name: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]), *sys.argv[2:])
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None, *sys.argv[2:])

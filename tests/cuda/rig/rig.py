@@ -33,16 +33,20 @@ class Rig:
     libraries: Path
 
     def run(
-        self, *arguments: str, trace: Path | None = None, driver: bool = True, **settings: str
+        self,
+        *arguments: str,
+        trace: Path | None = None,
+        driver: bool = True,
+        devices: int = 1,
     ) -> subprocess.CompletedProcess[str]:
         """Runs the interpreter from the repository's root until it ends.
 
         Args:
             trace: where the stand-in writes what is asked of it.
             driver: whether there is one; without it nothing stands for a GPU.
-            settings: environment variables, the stand-in's among them.
+            devices: how many there are behind the driver.
         """
-        environment = dict(os.environ) | settings
+        environment = dict(os.environ) | {"RIG_DEVICES": str(devices)}
         if driver:
             environment["LD_LIBRARY_PATH"] = str(self.libraries)
             environment["LD_PRELOAD"] = str(self.libraries / "runtime.so")
