@@ -136,7 +136,8 @@ def test_help_is_complete(command: list[str], run: Run) -> None:
     assert result.exit_code == 0
     if command == ["build"]:
         flags = "output name device precision pooling max-length revision tolerance force json"
-        assert all(f"--{flag}" in result.stdout for flag in flags.split())
+        more = ("standard-ops", "accept-drift")
+        assert all(f"--{flag}" in result.stdout for flag in (*flags.split(), *more))
 
 
 def test_inspect_prints_json(run: Run) -> None:
