@@ -164,7 +164,9 @@ def _fold_numbers(graph: ir.Graph) -> None:
 
 def _folded(node: ir.Node) -> NDArray[Any] | None:
     """What a node makes of a single number; None where it does anything else."""
-    numbers = [value and ir.convenience.get_const_tensor(value) for value in node.inputs]
+    numbers = [
+        None if value is None else ir.convenience.get_const_tensor(value) for value in node.inputs
+    ]
     if not numbers or numbers[0] is None or numbers[0].size != 1:
         return None
     number: NDArray[Any] = numbers[0].numpy()
