@@ -170,13 +170,18 @@ def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
         if options.pooling is not None:
             raise BuildError(f"--pooling {options.pooling} is for encoders; this is a decoder")
         return checkpoint
-    if options.pooling is None:
-        if checkpoint.pooling is None:
-            modes = ", ".join(PoolingMode)
-            raise BuildError(f"the checkpoint does not say how to pool; add --pooling: {modes}")
-        return checkpoint
-    normalize = checkpoint.pooling is not None and checkpoint.pooling.normalize
-    return replace(checkpoint, pooling=Pooling(options.pooling, normalize))
+    pooling = checkpoint.pooling
+    if options.pooling is not None:
+        pooling = Pooling(options.pooling, normalize=pooling is not None and pooling.normalize)
+    if pooling is None:
+        modes = ", ".join(PoolingMode)
+        raise BuildError(f"the checkpoint does not say how to pool; add --pooling: {modes}")
+    if pooling.mode is PoolingMode.MAX and options.device is Device.CUDA:
+        raise BuildError(
+            f"pooling {pooling.mode} with --device {options.device}: the operator needs cuDNN, "
+            "which the server keeps out; build it for cpu"
+        )
+    return replace(checkpoint, pooling=pooling)
 
 
 @dataclass(frozen=True)

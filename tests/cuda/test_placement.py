@@ -50,12 +50,14 @@ def test_a_step_copies_ids_lengths_and_logits(
 
 
 @DECODERS
-def test_a_move_copies_each_cache_once(probe: Probe, build: Build) -> None:
-    manifest = load_manifest(build())
-    caches = manifest.graphs["mover"].outputs
+def test_a_move_takes_two_kernels_a_cache(probe: Probe, build: Build) -> None:
+    """One cuts the span out, one writes it; nothing else is copied, and never a whole row."""
+    caches = len(load_manifest(build()).graphs["mover"].outputs)
     asked = probe(build()).asked[Phase.MOVE]
-    assert len(asked.copied("on_device")) <= len(caches)
+    assert asked.launches == 2 * caches
+    assert asked.copied("on_device") == []
     assert asked.copied("to_host") == []
+    assert max(asked.copied("to_device")) <= 3 * ID_BYTES
 
 
 def test_an_encoder_copies_its_inputs_and_the_vectors(probe: Probe) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from export.artefact import Artefact
-from export.build import BuildOptions, ParityFailure, build
+from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
 from export.gate import check_artefact
 from export.manifest import PARITY_FILE, Device, Precision, load_manifest
 from export.progress import SilentSteps
@@ -20,7 +20,7 @@ from export.source import resolve_source
 from export.weight_checks import float_constants
 from model.checkpoints.native import save_native
 from model.config import PoolingMode
-from tests.checkpoints import DECODER, tiny_checkpoint
+from tests.checkpoints import DECODER, ENCODER, tiny_checkpoint
 from tests.cuda.artefacts import cuda_decoder, cuda_encoder, cuda_learned_decoder
 from tests.export.test_precision import DECODERS, ENCODERS
 from tests.model.checkpoints.tiny_references import save
@@ -110,6 +110,30 @@ def test_what_a_device_does_not_have_is_refused_by_both_names(
 ) -> None:
     with pytest.raises(RecipeError, match=f"--precision {message}"):
         BuildOptions(Path("artefact"), "sample", device=device, precision=precision)
+
+
+def test_max_pooling_is_refused() -> None:
+    """Its operator needs cuDNN, which nothing else does."""
+    options = BuildOptions(
+        Path("artefact"),
+        "sample",
+        device=Device.CUDA,
+        precision=Precision.FP16,
+        pooling=PoolingMode.MAX,
+    )
+    with pytest.raises(BuildError, match=r"pooling max with --device cuda: .* cuDNN"):
+        apply_options(tiny_checkpoint(ENCODER), options)
+
+
+@KINDS
+def test_no_number_is_cast_and_no_operator_needs_cudnn(directory: Callable[[], Path]) -> None:
+    manifest = load_manifest(directory())
+    graph = Artefact.open(directory()).graph(manifest.kind)
+    assert not {"ReduceL2", "ReduceMax", "CastLike"} & {node.op_type for node in graph}
+    for node in graph:
+        if node.op_type == "Cast" and node.inputs[0] is not None:
+            producer = node.inputs[0].producer()
+            assert producer is None or producer.op_type != "Constant"
 
 
 def test_each_device_has_a_precision_that_nobody_asks_for() -> None:

