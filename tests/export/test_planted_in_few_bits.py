@@ -120,6 +120,7 @@ def test_weights_find_another_zero_point(tmp_path: Path) -> None:
     ("kind", "precision"),
     [
         ("decoder", Precision.INT4),
+        ("encoder", Precision.INT8_DYNAMIC),
         pytest.param("decoder", Precision.INT8, marks=pytest.mark.full),
         pytest.param("encoder", Precision.INT4, marks=pytest.mark.full),
         pytest.param("encoder", Precision.INT8, marks=pytest.mark.full),
