@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 _LARGEST = np.float32(15)
 _WIDTHS = tuple(np.float32(percent) / 100 for percent in range(80, 120, 5))  # of the obvious
 _SLICE = 8192  # blocks at a time: what fits a processor's cache
-_TINY = np.finfo(np.float32).tiny
+_TINY = np.float32(np.finfo(np.float32).tiny)
 
 Numbers = NDArray[np.float32]
 Small = NDArray[np.uint8]
@@ -53,7 +53,7 @@ def _search(columns: Numbers) -> tuple[Numbers, Numbers]:
 
 def _steps(columns: Numbers, scale: Numbers, zero_point: Numbers) -> Numbers:
     """How many steps from zero the nearest grid number of each is, `[32, n]`."""
-    steps = columns / np.maximum(scale, _TINY)
+    steps: Numbers = np.divide(columns, np.maximum(scale, _TINY))
     np.rint(steps, out=steps)
     np.clip(steps, -zero_point, _LARGEST - zero_point, out=steps)
     return steps
