@@ -7,6 +7,7 @@ import secrets
 import signal
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import grpc
 import pytest
@@ -31,13 +32,14 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(scope="module")
 def traced(collector: Collector) -> Iterator[ServerProcess]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
-        environment.setenv("OTEL_SERVICE_NAME", "ours")
-        environment.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-        flags = ("--trace-endpoint", collector.address, "--log-text", "--threads", "1")
-        with running_server([make() for make in MODELS], *flags) as server:
-            yield server
+    flags = ("--trace-endpoint", collector.address, "--log-text", "--threads", "1")
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as environment:  # of this server alone
+            environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+            environment.setenv("OTEL_SERVICE_NAME", "ours")
+            environment.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+            server = stack.enter_context(running_server([make() for make in MODELS], *flags))
+        yield server
 
 
 @pytest.fixture

@@ -28,12 +28,12 @@ async def drain(
     code = await asyncio.to_thread(server.wait)
     tally = await load
     assert code == 0, server.log()
+    assert set(tally.ends) <= {End.ANSWERED, End.UNAVAILABLE}, (tally.ends, tally.faults)
     assert_logged(server, tally)  # who is told UNAVAILABLE was not accepted, or it would say OK
     assert "stopped before the request was complete" not in server.log()
     turned_away = {each.request_id for each in tally.records if each.end is End.UNAVAILABLE}
     assert {fault.request_id for fault in tally.faults} == turned_away
     assert {fault.wrong for fault in tally.faults} <= {Wrong.LOST}
-    assert set(tally.ends) <= {End.ANSWERED, End.UNAVAILABLE}
     assert running > 0, "nothing ran, and nothing was tested"
     return Finding(
         f"SIGTERM while {clients} clients call",
