@@ -35,7 +35,8 @@ from tests.load.scenarios.shapes import embed_shapes, generate_shapes
 from tests.load.scenarios.unread_streams import unread_streams
 
 EMBEDDER, GENERATOR = "minilm", "smollm2"
-CACHE = ("--cache-bytes", str(800 << 20))  # 16 slots of about 1 100 tokens
+# 16 slots of about 1 100 tokens, and a prefix cache that is full before memory is to stay flat.
+CACHE = ("--cache-bytes", str(800 << 20), "--prefix-cache-bytes", str(64 << 20))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from tests.load.scenarios.shapes import embed_shapes, generate_shapes
 
 @pytest.fixture
 def server() -> Iterator[ServerProcess]:
-    with running_server([encoder_artefact(), decoder_artefact()], "--threads", "1") as server:
+    # The prefix cache is meant to fill up.
+    flags = ("--threads", "1", "--prefix-cache-bytes", "0")
+    with running_server([encoder_artefact(), decoder_artefact()], *flags) as server:
         yield server
 
 
