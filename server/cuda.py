@@ -12,7 +12,10 @@ import onnxruntime
 PROVIDER = "CUDAExecutionProvider"
 # Nodes on shapes, which ONNX Runtime rightly computes on the CPU; any other there is a fallback.
 CPU_NODES = frozenset(
-    "Add Cast Concat Gather Mul Range Reshape Shape Slice Squeeze Sub Unsqueeze".split()  # noqa: SIM905
+    {
+        *("Add", "Cast", "Concat", "Gather", "Mul", "Range"),
+        *("Reshape", "Shape", "Slice", "Squeeze", "Sub", "Unsqueeze"),
+    }
 )
 _DRIVER = "libcuda.so.1"
 _DRIVER_ADVICE = "install the NVIDIA driver, 580 or newer"
