@@ -80,6 +80,7 @@ class DecoderLimits:
         max_queue_tokens: prompt tokens that may wait; an empty queue takes any request.
         max_request_seconds: the most that any request may take.
         cached_chunks: prefill chunks that the prefix cache can keep; 0 keeps none.
+        source_capacity: tokens of a source that a slot can hold; 0 where there are no sources.
     """
 
     slots: int
@@ -89,6 +90,7 @@ class DecoderLimits:
     max_queue_tokens: int
     max_request_seconds: float
     cached_chunks: int = 0
+    source_capacity: int = 0
 
     def check(self, prompt_length: int, rows: int) -> None:
         """Refuses a request that needs so many rows at once and could never run.

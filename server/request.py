@@ -80,11 +80,13 @@ class GenerationRequest:
     """One request to generate.
 
     Attributes:
-        prompt: decoder-only: the prompt's ids, at least one.
+        prompt: what the completions go on from, at least one id: a decoder's prompt; an
+            encoder-decoder's start token and the beginning of the target that the caller gives.
+        source: an encoder-decoder's source, at least one id; empty for a decoder.
         n: completions; of a search, the best so many of its `width` beams.
         deadline: on the monotonic clock, in seconds; None without one.
         beam: None samples, or takes the most probable token each time.
-        partition: whose prompts this one may share computed prefixes with.
+        partition: whose prompts and sources this one may share what is computed of with.
     """
 
     prompt: tuple[int, ...]
@@ -95,6 +97,7 @@ class GenerationRequest:
     deadline: float | None = None
     beam: Beam | None = None
     partition: str = ""
+    source: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:
