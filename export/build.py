@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from export.decoder_graph import decoder_graph
-from export.draft import draft_manifest
+from export.draft import draft_manifest, read_decoding_rules
 from export.encoder_graph import encoder_graph
 from export.gate import Gate, GateTask, run_gate
 from export.graph import ExportError, write_graph
@@ -156,9 +156,11 @@ def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
 
     Raises:
         BuildError: an option does not fit the kind of the model, or one is needed.
+        CheckpointError: its generation settings ask for what formerd does not do.
         RecipeError: the precision is not for the kind of the model.
     """
     config = checkpoint.config
+    read_decoding_rules(checkpoint)  # before anything is traced
     if config.kind is Kind.ENCODER_DECODER:
         raise BuildError(f"kind {config.kind} is not supported yet; encoder and decoder are")
     options.recipe.check_kind(config.kind)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
 from export.graph import OPSET
 from export.manifest import (
+    DecodingRules,
     Device,
     FileSpec,
     GenerationDefaults,
@@ -21,11 +23,17 @@ from export.manifest import (
     Task,
 )
 from export.recipe import Recipe
-from model.checkpoint import Checkpoint
+from model.checkpoint import Checkpoint, CheckpointError
 from model.config import Kind
+from model.decoding_rules import DecodingRules as StatedRules
+from model.typed_fields import ConfigError
 
 _TOOLS = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "tokenizers")
-_TASKS = {Kind.ENCODER: (Task.EMBED,), Kind.DECODER: (Task.GENERATE,)}
+_TASKS = {
+    Kind.ENCODER: (Task.EMBED,),
+    Kind.DECODER: (Task.GENERATE,),
+    Kind.ENCODER_DECODER: (Task.EMBED, Task.GENERATE),
+}
 
 
 def draft_manifest(
@@ -38,7 +46,11 @@ def draft_manifest(
     files: dict[str, FileSpec],
     max_length: int | None,
 ) -> Manifest:
-    """A manifest without a parity summary, time or digest."""
+    """A manifest without a parity summary, time or digest.
+
+    Raises:
+        CheckpointError: as `read_decoding_rules`.
+    """
     config = checkpoint.config
     return Manifest(
         name=name,
@@ -63,12 +75,33 @@ def draft_manifest(
             decoder_start=checkpoint.decoder_start_id,
         ),
         generation=_generation_defaults(checkpoint.generation),
+        decoding=read_decoding_rules(checkpoint),
         pooling=_pooling(checkpoint),
         prompts=checkpoint.prompts,
         default_prompt=checkpoint.default_prompt,
         chat_template=checkpoint.chat_template,
         chat_tokens=checkpoint.chat_tokens,
     )
+
+
+def read_decoding_rules(checkpoint: Checkpoint) -> DecodingRules:
+    """What the checkpoint's generation settings demand of every completion.
+
+    Raises:
+        CheckpointError: they ask for what formerd does not do.
+    """
+    if not checkpoint.config.has_decoder:
+        return DecodingRules()
+    settings = checkpoint.generation
+    if checkpoint.config.kind is Kind.DECODER and (least := settings.get("min_length")):
+        raise CheckpointError(
+            f"min_length is {least!r}, which counts the prompt; min_new_tokens is supported"
+        )
+    try:
+        rules = StatedRules.from_settings(settings, checkpoint.eos_ids)
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from None
+    return DecodingRules(**asdict(rules))
 
 
 def _limits(checkpoint: Checkpoint, max_length: int | None) -> Limits:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Self, Union, get_args, get_origin, get_type_hints
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST_FILE = "manifest.json"
 TOKENIZER_FILE = "tokenizer.json"
 TARGET_TOKENIZER_FILE = "target_tokenizer.json"
@@ -86,7 +86,7 @@ class Limits:
     """Lengths in tokens. `max_input` bounds one text or source; `max_positions` one cache slot."""
 
     max_input: int
-    max_positions: int  # 0 for encoders
+    max_positions: int  # 0 for encoders; of the target for encoder-decoders
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,21 @@ class GenerationDefaults:
     min_p: float | None = None
     repetition_penalty: float | None = None
     max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class DecodingRules:
+    """What the checkpoint demands of every completion, whatever is asked of it.
+
+    `model.decoding_rules` has the same fields and says what they mean.
+    """
+
+    first_id: int | None = None  # right after a start token that stands alone
+    last_id: int | None = None  # where no more tokens fit
+    forbidden_ids: tuple[int, ...] = ()
+    ngram_size: int = 0
+    min_new_tokens: int = 0
+    renormalised: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +175,7 @@ class Manifest:
     kind: str  # encoder, decoder, encoder_decoder
     task: tuple[Task, ...]
     config: dict[str, Any]  # model.config.TransformerConfig.to_json()
-    vocabulary_size: int  # ids that logits have, or that input ids must stay below
+    vocabulary_size: int  # of the logits, or of an encoder's input ids; sources: config.vocab_size
     graphs: dict[str, GraphSpec]  # by role: encoder, decoder, mover
     limits: Limits
     precision: Precision
@@ -173,6 +188,7 @@ class Manifest:
     files: dict[str, FileSpec]  # every file but manifest.json
     special_ids: SpecialIds = SpecialIds()
     generation: GenerationDefaults = GenerationDefaults()
+    decoding: DecodingRules = DecodingRules()
     pooling: PoolingSpec | None = None
     prompts: dict[str, str] = field(default_factory=dict)
     default_prompt: str | None = None  # a key of `prompts`

@@ -16,7 +16,11 @@ from export.manifest import (
     TensorSpec,
 )
 
-_ROLES = {"encoder": {"encoder"}, "decoder": {"decoder", "mover"}}
+_ROLES = {
+    "encoder": {"encoder"},
+    "decoder": {"decoder", "mover"},
+    "encoder_decoder": {"encoder", "decoder", "mover"},
+}
 
 
 def check_structure(artefact: Artefact) -> None:

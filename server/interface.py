@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from export.manifest import Device, GraphSpec, Manifest, ManifestError, TensorSpec
 
 CACHE_DTYPES = {Device.CPU: ("float32", "float16"), Device.CUDA: ("float16",)}
@@ -20,7 +22,15 @@ def expected_graphs(manifest: Manifest) -> dict[str, GraphSpec]:
         return {"encoder": _encoder(manifest)}
     if manifest.kind == "decoder":
         return {"decoder": _decoder(manifest), "mover": _mover(manifest)}
-    raise ManifestError(f"kind is {manifest.kind!r}; this server runs encoder and decoder")
+    if manifest.kind == "encoder_decoder":
+        return {
+            "encoder": _source_encoder(manifest),
+            "decoder": _target_decoder(manifest),
+            "mover": _mover(manifest),
+        }
+    raise ManifestError(
+        f"kind is {manifest.kind!r}; this server runs encoder, decoder and encoder_decoder"
+    )
 
 
 def cache_names(manifest: Manifest) -> tuple[str, ...]:
@@ -62,21 +72,51 @@ def _decoder(manifest: Manifest) -> GraphSpec:
     )
 
 
+def _source_encoder(manifest: Manifest) -> GraphSpec:
+    """An encoder that gives what a decoder reads of its sources, too."""
+    encoder = _encoder(manifest)
+    cross = _caches(manifest, "cross", "batch", "longest")
+    return replace(encoder, outputs=(*encoder.outputs, *cross))
+
+
+def _target_decoder(manifest: Manifest) -> GraphSpec:
+    """A decoder that takes one token a row and reads a source beside its cache."""
+    decoder = _decoder(manifest)
+    ids, lengths, total, logit_positions, *past = decoder.inputs
+    return replace(
+        decoder,
+        inputs=(
+            replace(ids, shape=("batch", 1)),
+            *(lengths, total, logit_positions),
+            TensorSpec("source_lengths", "int32", ("batch",)),
+            TensorSpec("total_source_length", "int32", (1,)),
+            *past,
+            *_caches(manifest, "cross", "batch", "source_capacity"),
+        ),
+        outputs=(
+            *decoder.outputs,
+            *_caches(manifest, "present_cross", "batch", "source_capacity"),
+        ),
+    )
+
+
 def _mover(manifest: Manifest) -> GraphSpec:
     return GraphSpec(
         file="",
         weights=(),
         inputs=(
             *(TensorSpec(name, "int64", (1,)) for name in MOVER_NUMBERS),
-            *_caches(manifest, "source", 1),
+            *_caches(manifest, "source", 1, "source_capacity"),
             *_caches(manifest, "destination", 1),
         ),
         outputs=_caches(manifest, "moved", 1),
     )
 
 
-def _caches(manifest: Manifest, part: str, rows: int | str) -> tuple[TensorSpec, ...]:
-    shape = (rows, _size(manifest, "kv_heads"), "capacity", _size(manifest, "head_dim"))
+def _caches(
+    manifest: Manifest, part: str, rows: int | str, positions: str = "capacity"
+) -> tuple[TensorSpec, ...]:
+    shape = (rows, _size(manifest, "kv_heads"), positions, _size(manifest, "head_dim"))
     dtype = _cache_dtype(manifest)
     return tuple(TensorSpec(f"{part}.{cache}", dtype, shape) for cache in cache_names(manifest))
 

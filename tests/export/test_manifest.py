@@ -102,9 +102,9 @@ def test_refuses_any_other_spelling(respell: Callable[[Any], bytes]) -> None:
         (b"\xff", "not JSON"),
         (b"[]", "not a JSON object"),
         (b"{}", "format version None"),
-        (canonical_json({"format_version": 2}), "format version 2"),
-        (canonical_json({"format_version": 1}), "lacks"),
-        (canonical_json({"format_version": 1, "nonsense": 1}), "unknown fields: nonsense"),
+        (canonical_json({"format_version": 1}), "format version 1"),
+        (canonical_json({"format_version": 2}), "lacks"),
+        (canonical_json({"format_version": 2, "nonsense": 1}), "unknown fields: nonsense"),
     ],
 )
 def test_refuses_what_is_no_manifest(content: bytes, message: str) -> None:
