@@ -24,16 +24,16 @@ class Recipe:
     """
 
     seed: int = 1
-    epochs: int = 30
+    epochs: int = 24
     d_model: int = 192
-    heads: int = 6
-    d_ff: int = 768
+    heads: int = 4
+    d_ff: int = 512
     encoder_layers: int = 4
-    decoder_layers: int = 3
+    decoder_layers: int = 2
     dropout: float = 0.1
     label_smoothing: float = 0.1
     words_per_batch: int = 256
-    peak_rate: float = 2e-3
+    peak_rate: float = 2.5e-3
     warm_up: float = 0.05
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
