@@ -35,8 +35,11 @@ from tests.checkpoints import (
     END_ID,
     write_decoder,
     write_encoder,
+    write_encoder_decoder,
     write_learned_decoder,
+    write_relative_encoder_decoder,
     write_scripted_decoder,
+    write_two_vocabularies,
 )
 
 _ROOT = Path(__file__).parent.parent
@@ -73,6 +76,28 @@ def quantised_decoder_artefact(precision: Precision) -> Path:
 def learned_decoder_artefact() -> Path:
     """`tiny-learned-decoder`: the G of the case list, 1 024 learned positions."""
     return built_once("tiny-learned-decoder", write_learned_decoder)
+
+
+def encoder_decoder_artefact() -> Path:
+    """`tiny-encoder-decoder`: the S of the case list, one vocabulary."""
+    return built_once("tiny-encoder-decoder", write_encoder_decoder)
+
+
+def relative_artefact() -> Path:
+    """`tiny-relative`: an encoder-decoder like T5, with a bias of distances."""
+    return built_once("tiny-relative", write_relative_encoder_decoder)
+
+
+def two_vocabularies_artefact() -> Path:
+    """`tiny-two-vocabularies`: an encoder-decoder like Marian's, with rules for its targets."""
+    return built_once("tiny-two-vocabularies", write_two_vocabularies)
+
+
+def quantised_encoder_decoder_artefact(precision: Precision) -> Path:
+    """`tiny-encoder-decoder` in another precision, as `tiny-encoder-decoder-int8`."""
+    return built_once(
+        f"tiny-encoder-decoder-{precision}", write_encoder_decoder, precision=precision
+    )
 
 
 def scripted_artefact(directory: Path, script: Sequence[int]) -> Path:
@@ -118,14 +143,17 @@ def artefact_home() -> Path:
     return home
 
 
-def read_weight(directory: Path, name: str) -> NDArray[Any]:
-    """A copy of an initializer of an artefact's main graph, in the layout of the graph."""
-    return _external(directory, name).numpy().copy()
+def read_weight(directory: Path, name: str, role: str = "*") -> NDArray[Any]:
+    """A copy of an initializer of an artefact's graph, in the layout of the graph.
+
+    `role` says which, where there is more than one with weights.
+    """
+    return _external(directory, name, role).numpy().copy()
 
 
-def write_weight(directory: Path, name: str, values: NDArray[Any]) -> None:
+def write_weight(directory: Path, name: str, values: NDArray[Any], role: str = "*") -> None:
     """Overwrites an initializer; the manifest does not know until `reseal`."""
-    tensor = _external(directory, name)
+    tensor = _external(directory, name, role)
     with Path(tensor.path).open("r+b") as file:
         file.seek(tensor.offset or 0)
         file.write(values.astype(tensor.dtype.numpy()).tobytes())
@@ -137,18 +165,18 @@ def unverified(directory: Path) -> Artefact:
     return Artefact(manifest, {name: (directory / name).read_bytes() for name in manifest.files})
 
 
-def weight_names(directory: Path) -> list[str]:
-    """The initializers of an artefact's main graph that lie in external data."""
+def weight_names(directory: Path, role: str = "*") -> list[str]:
+    """The initializers of an artefact's graph that lie in external data."""
     return [
         name
-        for name, value in ir.load(_main_graph(directory)).graph.initializers.items()
+        for name, value in ir.load(graph_file(directory, role)).graph.initializers.items()
         if isinstance(value.const_value, ir.ExternalTensor)
     ]
 
 
-def move_weights(directory: Path, location: str) -> None:
-    """Makes an artefact's main graph say that its weights lie at `location`."""
-    graph = _main_graph(directory)
+def move_weights(directory: Path, location: str, role: str = "*") -> None:
+    """Makes an artefact's graph say that its weights lie at `location`."""
+    graph = graph_file(directory, role)
     proto = onnx.load(graph, load_external_data=False)
     for tensor in proto.graph.initializer:
         for entry in tensor.external_data:
@@ -174,14 +202,16 @@ def _write_blank(directory: Path) -> Path:
     return write_scripted_decoder(directory, [], SCRIPT_POSITIONS)
 
 
-def _external(directory: Path, name: str) -> ir.ExternalTensor:
-    tensor = ir.load(_main_graph(directory)).graph.initializers[name].const_value
+def graph_file(directory: Path, role: str = "*") -> Path:
+    """The file of a graph with weights; there must be one alone where no role is named."""
+    (path,) = (path for path in directory.glob(f"{role}.onnx") if path.stem != "mover")
+    return path
+
+
+def _external(directory: Path, name: str, role: str) -> ir.ExternalTensor:
+    tensor = ir.load(graph_file(directory, role)).graph.initializers[name].const_value
     assert isinstance(tensor, ir.ExternalTensor)
     return tensor
-
-
-def _main_graph(directory: Path) -> Path:
-    return next(path for path in directory.glob("*.onnx") if path.name != "mover.onnx")
 
 
 def _fingerprint() -> str:

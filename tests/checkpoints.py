@@ -31,6 +31,7 @@ PAD, END, TURN_START, TURN_END = "<pad>", "<|endoftext|>", "<|im_start|>", "<|im
 PAD_ID, END_ID, TURN_START_ID, TURN_END_ID = range(4)
 _SPECIALS = (PAD, END, TURN_START, TURN_END)
 _MERGES = ("t h", "th e", "Ġ the", "Ġ a", "i n", "e r", "o n", "a n", "an d", "Ġ and", "l l", "a t")
+_TARGET_TOKENS = tuple(f"<new{number}>" for number in range(9))
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
     "{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -62,6 +63,13 @@ def byte_tokenizer(*, bracketed: bool = False) -> Tokenizer:
             single=f"{TURN_START} $A {TURN_END}",
             special_tokens=[(TURN_START, TURN_START_ID), (TURN_END, TURN_END_ID)],
         )
+    return tokenizer
+
+
+def target_tokenizer() -> Tokenizer:
+    """The byte tokenizer with nine tokens more, which no source has."""
+    tokenizer = byte_tokenizer()
+    tokenizer.add_tokens(list(_TARGET_TOKENS))
     return tokenizer
 
 
@@ -110,44 +118,44 @@ LEARNED_DECODER = TransformerConfig(
     positions=Positions.LEARNED,
     tied_head=False,
 )
-ENCODER_DECODER = TransformerConfig(
+ENCODER_DECODER = replace(
+    ENCODER,
     kind=Kind.ENCODER_DECODER,
-    vocab_size=VOCABULARY,
-    d_model=64,
-    heads=4,
-    d_ff=96,
-    max_positions=512,
-    encoder_layers=2,
     decoder_layers=2,
     positions=Positions.SINUSOIDAL,
-    norm_placement=NormPlacement.POST,
-    final_norm=False,
+    norm_eps=1e-5,
+    embedding_norm=False,
+    token_types=0,
     activation=Activation.RELU,
     embedding_scale=8.0,
     tied_head=False,
     head_bias=True,
 )
-RELATIVE_ENCODER_DECODER = TransformerConfig(
+TWO_VOCABULARIES = replace(
+    ENCODER_DECODER,
+    target_vocab_size=VOCABULARY + len(_TARGET_TOKENS),
+    positions=Positions.SINUSOIDAL_HALVES,
+    activation=Activation.SILU,
+    tied_head=True,
+)
+RELATIVE_ENCODER_DECODER = replace(
+    DECODER,
     kind=Kind.ENCODER_DECODER,
-    vocab_size=VOCABULARY,
-    d_model=64,
-    heads=4,
-    d_ff=96,
-    max_positions=512,
+    kv_heads=4,
     encoder_layers=2,
-    decoder_layers=2,
     positions=Positions.RELATIVE,
     relative_buckets=8,
     relative_max_distance=20,
-    norm=Norm.RMS,
     activation=Activation.GELU_TANH,
-    gated=True,
     scaled_attention=False,
-    attention_bias=False,
-    output_bias=False,
-    ff_bias=False,
     head_scale=0.125,
 )
+MARIAN_SETTINGS = {
+    "bad_words_ids": [[PAD_ID]],
+    "forced_eos_token_id": END_ID,
+    "max_new_tokens": 99,
+    "no_repeat_ngram_size": 3,
+}
 
 
 def random_tensors(config: TransformerConfig, seed: int = 0) -> dict[str, Tensor]:
@@ -162,13 +170,14 @@ def random_tensors(config: TransformerConfig, seed: int = 0) -> dict[str, Tensor
 def tiny_checkpoint(config: TransformerConfig, seed: int = 0) -> Checkpoint:
     """A random checkpoint of a configuration, with the byte tokenizer and what its kind needs."""
     tensors = random_tensors(config, seed)
-    encoder_only = config.kind is Kind.ENCODER
+    encoder_only, own_target = config.kind is Kind.ENCODER, config.target_vocab_size > 0
     checkpoint = Checkpoint(
         family="native",
         config=config,
         tensors=tensors,
         sources={name: (name,) for name in tensors},
-        tokenizer_json=byte_tokenizer(bracketed=encoder_only).to_str().encode(),
+        tokenizer_json=byte_tokenizer(bracketed=encoder_only or own_target).to_str().encode(),
+        target_tokenizer_json=target_tokenizer().to_str().encode() if own_target else None,
         max_input=config.max_positions,
         pad_id=PAD_ID,
     )
@@ -213,6 +222,14 @@ def write_relative_encoder_decoder(
 ) -> Path:
     """An encoder-decoder like T5: relative positions, RMSNorm, unscaled attention, tied head."""
     return _write(directory, tiny_checkpoint(RELATIVE_ENCODER_DECODER, seed), dtype)
+
+
+def write_two_vocabularies(
+    directory: Path, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> Path:
+    """An encoder-decoder like Marian's with a vocabulary of its own for targets, and rules."""
+    checkpoint = replace(tiny_checkpoint(TWO_VOCABULARIES, seed), generation=MARIAN_SETTINGS)
+    return _write(directory, checkpoint, dtype)
 
 
 def write_scripted_decoder(
