@@ -16,6 +16,7 @@ from server.limits import EncoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
 from server.request import DeliverEmbedding, EmbedItem, Ticket
+from server.shared_session import SharedSession
 from server.trace import Trace
 from server.waiting_room import WaitingRoom
 
@@ -24,10 +25,11 @@ class EncoderEngine(Engine[EncoderWorker]):
     """Embeds the texts of many calls together.
 
     Args:
-        artefact: of an encoder, verified.
+        artefact: of a model that embeds, verified.
         loop: where outcomes are delivered.
         device_index: which GPU, where the artefact is for one.
         threads: that one run may use on the CPU.
+        session: the encoder's, where another engine runs it, too; None opens one.
         trace: records what the engine does; None does not.
         open_runner: what computes, opened on the engine's thread; None is the artefact's graph.
     """
@@ -41,6 +43,7 @@ class EncoderEngine(Engine[EncoderWorker]):
         *,
         device_index: int = 0,
         threads: int = 1,
+        session: SharedSession | None = None,
         trace: Trace | None = None,
         open_runner: Callable[[], Runner] | None = None,
     ) -> None:
@@ -50,7 +53,14 @@ class EncoderEngine(Engine[EncoderWorker]):
         waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens)
         worker = EncoderWorker(
             open_runner
-            or partial(EncoderRunner, artefact, limits, device_index=device_index, threads=threads),
+            or partial(
+                EncoderRunner,
+                artefact,
+                limits,
+                device_index=device_index,
+                threads=threads,
+                session=session,
+            ),
             limits,
             metrics,
             waiting_room,

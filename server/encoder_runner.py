@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import onnxruntime
 from numpy.typing import NDArray
 
 from server.artefact import Artefact
 from server.limits import EncoderLimits
 from server.packing import pack
 from server.replay import needs_replay, replay_encoder
-from server.session import open_session
+from server.shared_session import SharedSession
 
 
 class EncoderRunner:
-    """One encoder's session; to be used by one thread only.
+    """Turns texts into vectors; to be used by one thread only.
+
+    Args:
+        session: the encoder's, where something else runs it, too; None opens one.
 
     Attributes:
         provider: the execution provider that runs the graph.
@@ -31,17 +35,25 @@ class EncoderRunner:
         *,
         device_index: int = 0,
         threads: int = 1,
+        session: SharedSession | None = None,
     ) -> None:
         self._artefact = artefact
-        self._session = open_session(
+        session = session or SharedSession(
             artefact, "encoder", device_index=device_index, threads=threads
         )
+        self._session = session.open()
+        # An encoder-decoder's encoder also computes what its decoder reads, for which an embedding
+        # has no use.
+        self._embeddings_only = onnxruntime.RunOptions()
+        self._embeddings_only.only_execute_path_to_fetches = True
         self._limits = limits
         self.provider: str = self._session.get_providers()[0]
 
     def encode(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """The embeddings `[texts, d_model]` of at least one text of at least one id each."""
-        vectors: NDArray[np.float32] = self._session.run(["embeddings"], pack(texts).feeds())[0]
+        vectors: NDArray[np.float32] = self._session.run(
+            ["embeddings"], pack(texts).feeds(), self._embeddings_only
+        )[0]
         return vectors
 
     def warm_up(self) -> None:

@@ -37,7 +37,7 @@ def open_session(artefact: Artefact, role: str, *, device_index: int = 0, thread
         threads: that one run may use on the CPU, the caller's included.
 
     Returns:
-        An `onnxruntime.InferenceSession`; to be used by one thread only.
+        An `onnxruntime.InferenceSession`.
 
     Raises:
         ArtefactError: the graph does not load, or is not what the manifest declares.
