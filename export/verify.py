@@ -9,10 +9,12 @@ from pathlib import Path
 from export.artefact import Artefact
 from export.gate import Gate, GateTask, run_gate
 from export.manifest import PARITY_FILE, REFERENCE_FILE, ManifestError
+from export.numbers import numbers_of
 from export.parity import Check, ParityReport
 from export.progress import Steps
 from export.recipe import recipe_of
-from export.reference import read_reference, replay_decoder, replay_encoder
+from export.reference import read_reference
+from export.session import SessionError
 from export.source import Source
 from export.structure import check_structure
 
@@ -37,16 +39,12 @@ def replay(artefact: Artefact, tolerance: float, steps: Steps) -> ParityReport:
         SessionError: a graph does not open.
     """
     steps.advance(f"replaying {REFERENCE_FILE}")
-    manifest = artefact.manifest
     reference = read_reference(artefact.files[REFERENCE_FILE])
-    session = artefact.session(manifest.kind)
-    allowed = replace(recipe_of(manifest).tolerance, value=tolerance)
+    allowed = replace(recipe_of(artefact.manifest).tolerance, value=tolerance)
     try:
-        checks = tuple(
-            replay_encoder(reference, session, allowed)
-            if manifest.kind == "encoder"
-            else replay_decoder(reference, session, manifest.graphs["decoder"], allowed)
-        )
+        checks = tuple(numbers_of(artefact).replay(reference, allowed))
+    except SessionError:
+        raise
     except (LookupError, RuntimeError, ValueError) as error:
         raise ManifestError(f"{REFERENCE_FILE} cannot be replayed: {error}") from error
     return ParityReport(tolerance=tolerance, checks=checks)

@@ -12,8 +12,8 @@ from export.artefact import Artefact
 from export.build import BuildOptions, build
 from export.decoder_run import DecoderRun
 from export.encoder_checks import random_texts, reference_embeddings, run_encoder
-from export.gate import pooling_of
 from export.manifest import load_manifest, verify_files
+from export.numbers import pooling_of
 from export.passage import passage_rows
 from export.progress import SilentSteps
 from export.source import resolve_source
