@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from server.beam import BeamSearch
 from server.completion import Completion
 from server.hypothesis import Hypothesis
-from server.logprobs import log_softmax, token_logprob
+from server.logprobs import token_logprob
 from server.request import Beam, GenerationEvent, GenerationRequest
 from server.sampler import SamplingRow
 from server.tokenizer import Tokenizer
@@ -34,9 +34,7 @@ class BeamCompletions:
         """`room` is how many tokens the cache can still take in each row."""
         self._n = request.n
         self._output = request.output
-        sampling = SamplingRow(
-            request.sampling, request.stopping, request.output, request.prompt, 0, vocabulary_size
-        )
+        sampling = SamplingRow(request, 0, vocabulary_size, room)
         beginning = Hypothesis(sampling, Completion(tokenizer, request.stopping, room))
         ends = {*request.stopping.eos_ids, *request.stopping.stop_token_ids}
         self._search = BeamSearch(beginning, beam.width, beam.length_penalty, len(ends))
@@ -66,7 +64,7 @@ class BeamCompletions:
         """
         scores = np.stack(
             [
-                hypothesis.sampling.edited(log_softmax(row))
+                hypothesis.sampling.beam_scores(row)
                 for hypothesis, row in zip(self._search.running, logits, strict=True)
             ]
         )

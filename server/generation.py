@@ -66,14 +66,7 @@ def make_streams(
     return [
         Stream(
             index,
-            SamplingRow(
-                request.sampling,
-                request.stopping,
-                request.output,
-                request.prompt,
-                index,
-                vocabulary_size,
-            ),
+            SamplingRow(request, index, vocabulary_size, room),
             Completion(tokenizer, request.stopping, room),
         )
         for index in range(request.n)

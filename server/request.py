@@ -10,7 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from export.manifest import DecodingRules
 from server.errors import ServerError
+
+NO_RULES = DecodingRules()
 
 
 class FinishReason(StrEnum):
@@ -86,6 +89,7 @@ class GenerationRequest:
         n: completions; of a search, the best so many of its `width` beams.
         deadline: on the monotonic clock, in seconds; None without one.
         beam: None samples, or takes the most probable token each time.
+        rules: what the checkpoint demands of every completion.
         partition: whose prompts and sources this one may share what is computed of with.
     """
 
@@ -98,6 +102,12 @@ class GenerationRequest:
     beam: Beam | None = None
     partition: str = ""
     source: tuple[int, ...] = ()
+    rules: DecodingRules = NO_RULES
+
+    @property
+    def input_tokens(self) -> int:
+        """Tokens that the caller gives: a start token is not among them."""
+        return len(self.source) + len(self.prompt) - 1 if self.source else len(self.prompt)
 
     @property
     def rows(self) -> int:
@@ -140,7 +150,8 @@ class Summary:
     """The request is complete; the last event of a request that succeeded. Times in seconds.
 
     Attributes:
-        cached_tokens: of the prompt's tokens, those that were not computed again.
+        prompt_tokens: of the prompt, and of the source if there is one; no start token.
+        cached_tokens: of those, what was not computed again.
         prompt_logprobs: where they are asked for, of the prompt's tokens from the second on.
     """
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from server.constraints import Constraints
 from server.errors import InvalidInput
-from server.logprobs import token_logprob
+from server.logprobs import log_softmax, token_logprob
 from server.penalties import Penalties
 from server.random_numbers import uniform
-from server.request import Output, Sampling, Stopping, TokenLogprob
+from server.request import GenerationRequest, Sampling, TokenLogprob
 from server.warping import warp
 
 _LARGEST = np.finfo(np.float32).max
@@ -42,22 +43,17 @@ class SamplingRow:
     """
 
     def __init__(
-        self,
-        sampling: Sampling,
-        stopping: Stopping,
-        output: Output,
-        prompt_ids: Sequence[int],
-        completion_index: int,
-        vocabulary_size: int,
+        self, request: GenerationRequest, completion_index: int, vocabulary_size: int, room: int
     ) -> None:
-        self.sampling = sampling
-        self.output = output
+        """`room` is how many tokens the cache can still take."""
+        self.sampling = sampling = request.sampling
+        self.output = request.output
         self.completion_index = completion_index
         self.position = 0  # tokens chosen so far
-        self._min_new_tokens = stopping.min_new_tokens
-        self._ends = _ends(stopping, vocabulary_size)
+        self._renormalised = request.rules.renormalised
+        self._constraints = Constraints.of(request, vocabulary_size, room)
         self._penalties = (
-            Penalties(sampling, prompt_ids, vocabulary_size) if _penalised(sampling) else None
+            Penalties(sampling, request.prompt, vocabulary_size) if _penalised(sampling) else None
         )
         self._bias_ids = np.array([token for token, _ in sampling.logit_bias], np.int64)
         self._bias = np.array([bias for _, bias in sampling.logit_bias], np.float32)
@@ -67,21 +63,27 @@ class SamplingRow:
                 f"below {vocabulary_size}"
             )
 
-    @property
-    def plain(self) -> bool:
-        """Whether the next token is simply the one of the largest logit."""
-        return self.sampling.greedy and not self._edits
+    def settles_for(self, best: int) -> bool:
+        """Whether the next token is simply `best`, the one of the largest logit."""
+        return (
+            self.sampling.greedy
+            and not self._weighs
+            and (self._constraints is None or self._constraints.allow(best))
+        )
 
     def accept(self, token_id: int) -> None:
         """Adds the token that was chosen for this row."""
         self.position += 1
         if self._penalties is not None:
             self._penalties.count(token_id)
+        if self._constraints is not None:
+            self._constraints.count(token_id)
 
     def fork(self) -> SamplingRow:
         """One that goes on from here by itself."""
         other = copy.copy(self)
         other._penalties = self._penalties and self._penalties.fork()
+        other._constraints = self._constraints and self._constraints.fork()
         return other
 
     def choose(self, logits: NDArray[np.float32]) -> int:
@@ -93,11 +95,9 @@ class SamplingRow:
         return warp(scores, self.sampling).draw(number)
 
     def edited(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The logits after penalties, then biases, then what may not come yet: a copy if need be.
-
-        A beam search has log-probabilities edited, as transformers does.
-        """
-        if not self._edits:
+        """The logits after penalties, then biases, then constraints: a copy if need be."""
+        constraints = self._constraints
+        if not self._weighs and (constraints is None or constraints.free):
             return logits
         scores = logits.copy()
         if self._penalties is not None:
@@ -105,17 +105,22 @@ class SamplingRow:
         with np.errstate(over="ignore"):
             biased = scores[self._bias_ids] + self._bias
         scores[self._bias_ids] = np.clip(biased, -_LARGEST, _LARGEST)
-        if self._must_go_on:
-            scores[self._ends] = -np.inf
+        if constraints is not None:
+            constraints.apply(scores)
         return scores
 
-    @property
-    def _edits(self) -> bool:
-        return self._penalties is not None or self._bias_ids.size > 0 or self._must_go_on
+    def beam_scores(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What each next token adds to the score of a beam, -inf for one that may not come.
+
+        Log-probabilities are edited, not logits, as transformers does.
+        """
+        scores = self.edited(log_softmax(logits))
+        return log_softmax(scores) if self._renormalised else scores
 
     @property
-    def _must_go_on(self) -> bool:
-        return self.position < self._min_new_tokens and self._ends.size > 0
+    def _weighs(self) -> bool:
+        """Whether tokens get other scores than their logits."""
+        return self._penalties is not None or self._bias_ids.size > 0
 
 
 def sample(logits: NDArray[np.float32], rows: Sequence[SamplingRow]) -> list[Choice]:
@@ -139,7 +144,7 @@ def sample(logits: NDArray[np.float32], rows: Sequence[SamplingRow]) -> list[Cho
 
 
 def _choice(row: SamplingRow, logits: NDArray[np.float32], best: int) -> Choice:
-    token_id = best if row.plain else row.choose(logits)
+    token_id = best if row.settles_for(best) else row.choose(logits)
     if not row.output.logprobs:
         return Choice(token_id)
     return Choice(token_id, token_logprob(logits, token_id, row.output.top_logprobs))
@@ -151,15 +156,3 @@ def _penalised(sampling: Sampling) -> bool:
         or sampling.presence_penalty != 0
         or sampling.frequency_penalty != 0
     )
-
-
-def _ends(stopping: Stopping, vocabulary_size: int) -> NDArray[np.int64]:
-    """The tokens that would end the completion; there is no logit beyond the vocabulary."""
-    ends = {*stopping.eos_ids, *stopping.stop_token_ids}
-    ids = sorted(token for token in ends if token < vocabulary_size)
-    if stopping.min_new_tokens and len(ids) == vocabulary_size:
-        raise InvalidInput(
-            "stopping.stop_token_ids holds the whole vocabulary; with min_new_tokens some token "
-            "must be left"
-        )
-    return np.array(ids, np.int64)

@@ -13,7 +13,7 @@ from bench.engines.engine import Generated, Ids
 from server.artefact import load_artefact
 from server.decoder_runner import DecoderRunner
 from server.limits import bytes_per_position, decoder_limits
-from server.request import Output, Sampling, Stopping
+from server.request import GenerationRequest, Sampling, Stopping
 from server.sampler import SamplingRow, sample
 
 
@@ -55,5 +55,5 @@ class FormerdEngine:
         return after
 
     def _sampling_row(self, prompt: Ids, new_tokens: int) -> SamplingRow:
-        stopping = Stopping(max_new_tokens=new_tokens)
-        return SamplingRow(Sampling(), stopping, Output(), prompt, 0, self._vocabulary_size)
+        request = GenerationRequest(tuple(prompt), Sampling(), Stopping(new_tokens))
+        return SamplingRow(request, 0, self._vocabulary_size, new_tokens)

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from export.manifest import DecodingRules
 from server.beam import BeamSearch
-from server.request import Output, Sampling, Stopping
+from server.request import NO_RULES, GenerationRequest, Sampling, Stopping
 from server.sampler import SamplingRow
 from tests.model.checkpoints.tiny_references import tiny_llama
 
@@ -37,6 +38,7 @@ class Rules:
     min_new_tokens: int = 0
     max_new_tokens: int = 12
     repetition_penalty: float = 1.0
+    decoding: DecodingRules = NO_RULES
 
 
 @cache
@@ -45,10 +47,6 @@ def model(temperature: float) -> Any:
     llama = tiny_llama(vocab_size=VOCABULARY, tie_word_embeddings=False)
     llama.lm_head.weight.data /= temperature
     return llama
-
-
-def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    return torch.log_softmax(torch.from_numpy(logits), -1).numpy()
 
 
 def search(llama: Any, prompt: list[int], rules: Rules) -> list[tuple[float, tuple[int, ...]]]:
@@ -61,17 +59,18 @@ def search(llama: Any, prompt: list[int], rules: Rules) -> list[tuple[float, tup
         ids = (*beams.running[slot].ids, token)
         return Tokens(ids, token in rules.ends or len(ids) == rules.max_new_tokens)
 
-    def edited(slot: int, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        row = SamplingRow(sampling, stopping, Output(), prompt, 0, VOCABULARY)
+    def added(slot: int, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        request = GenerationRequest(tuple(prompt), sampling, stopping, rules=rules.decoding)
+        row = SamplingRow(request, 0, VOCABULARY, rules.max_new_tokens)
         for token in beams.running[slot].ids:
             row.accept(token)
-        return row.edited(scores)
+        return row.beam_scores(logits)
 
     while not beams.done:
         ids = torch.tensor([[*prompt, *hypothesis.ids] for hypothesis in beams.running])
         with torch.no_grad():
             logits = llama(ids).logits[:, -1].numpy()
-        scores = [edited(slot, row) for slot, row in enumerate(log_softmax(logits))]
+        scores = [added(slot, row) for slot, row in enumerate(logits)]
         beams.step(np.stack(scores), extend)
     return [(score, hypothesis.ids) for score, hypothesis in beams.finished]
 
@@ -89,6 +88,10 @@ def reference(llama: Any, prompt: list[int], rules: Rules) -> list[tuple[float, 
         min_new_tokens=rules.min_new_tokens or None,
         max_new_tokens=rules.max_new_tokens,
         repetition_penalty=rules.repetition_penalty,
+        no_repeat_ngram_size=rules.decoding.ngram_size,
+        bad_words_ids=[[token] for token in rules.decoding.forbidden_ids] or None,
+        forced_eos_token_id=rules.decoding.last_id,
+        renormalize_logits=rules.decoding.renormalised,
         do_sample=False,
         return_dict_in_generate=True,
         output_scores=True,
@@ -117,8 +120,18 @@ def cut(ids: list[int], rules: Rules) -> tuple[int, ...]:
         {"ends": tuple(range(3, 12)), "min_new_tokens": 5},
         {"ends": (3, 4, 5), "repetition_penalty": 1.3, "min_new_tokens": 2},
         {"max_new_tokens": 1},
+        {"decoding": DecodingRules(last_id=3, forbidden_ids=(20, 41), ngram_size=2)},
+        {"decoding": DecodingRules(ngram_size=1, renormalised=True), "repetition_penalty": 1.3},
     ],
-    ids=["one end", "many ends", "not before 5 tokens", "repetition penalty", "one token"],
+    ids=[
+        "one end",
+        "many ends",
+        "not before 5 tokens",
+        "repetition penalty",
+        "one token",
+        "decoding rules",
+        "renormalised",
+    ],
 )
 def test_the_same_beams_as_transformers(
     width: int, length_penalty: float, fields: dict[str, Any]

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from server.errors import InvalidInput
-from server.request import Output, Sampling, Stopping
+from server.request import GenerationRequest, Output, Sampling, Stopping
 from server.sampler import Choice, SamplingRow, sample
 
 VOCABULARY = 700  # neither a multiple of a block nor of a vector register
@@ -37,7 +37,8 @@ def row(
     index: int = 0,
     vocabulary: int = VOCABULARY,
 ) -> SamplingRow:
-    return SamplingRow(sampling, stopping, output, [1, 2, 3], index, vocabulary)
+    request = GenerationRequest((1, 2, 3), sampling, stopping, output)
+    return SamplingRow(request, index, vocabulary, room=1000)
 
 
 def run(rows: list[SamplingRow], steps: int, seed: int = 0) -> list[list[Choice]]:
