@@ -1,4 +1,4 @@
-"""What a measured engine can do: continue prompts together, greedily, and say when."""
+"""What a measured engine can do: continue prompts, or translate sources, together and greedily."""
 
 from __future__ import annotations
 
@@ -27,3 +27,10 @@ class Engine(Protocol):
 
     def generate(self, prompts: Sequence[Ids], new_tokens: int) -> Generated:
         """Continues all prompts in one batch, each by exactly that many tokens."""
+
+
+class Translator(Protocol):
+    """One engine with one encoder-decoder, on a fixed number of threads."""
+
+    def translate(self, sources: Sequence[Ids], new_tokens: Sequence[int]) -> list[list[int]]:
+        """The targets of all sources, in one batch, each of exactly as many tokens as it says."""

@@ -37,24 +37,35 @@ class EngineProcess:
         Raises:
             EngineFailed: the process has died.
         """
-        assert self._process.stdin is not None
-        command = {"prompts": [list(prompt) for prompt in prompts], "new_tokens": new_tokens}
-        try:
-            print(json.dumps(command), file=self._process.stdin, flush=True)
-        except OSError:
-            raise self._failure() from None
-        return Generated(**self._answer())
+        return Generated(**self._call("generate", prompts=prompts, new_tokens=new_tokens))
+
+    def translate(self, sources: Sequence[Ids], new_tokens: Sequence[int]) -> list[list[int]]:
+        """As `Translator.translate`.
+
+        Raises:
+            EngineFailed: the process has died.
+        """
+        targets: list[list[int]] = self._call("translate", sources=sources, new_tokens=new_tokens)
+        return targets
 
     def wait_until_ready(self) -> None:
         """Returns when the checkpoint is loaded."""
         self._answer()
 
-    def _answer(self) -> dict[str, Any]:
+    def _call(self, method: str, **arguments: Any) -> Any:
+        assert self._process.stdin is not None
+        command = json.dumps({"call": method, "with": arguments})
+        try:
+            print(command, file=self._process.stdin, flush=True)
+        except OSError:
+            raise self._failure() from None
+        return self._answer()
+
+    def _answer(self) -> Any:
         assert self._process.stdout is not None
         if not (line := self._process.stdout.readline()):
             raise self._failure()
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
 
     def _failure(self) -> EngineFailed:
         self._log.seek(0)

@@ -2,8 +2,8 @@
 
     python -m bench.engines.worker CLASS MODEL THREADS [ARGUMENT...]
 
-It prints a line when it is ready, and then answers each line `{"prompts": ..., "new_tokens": ...}`
-with one of `Generated`. It runs in the environment of its engine, so it imports nothing else.
+It prints a line when it is ready, and then answers each line `{"call": METHOD, "with": ARGUMENTS}`
+with what the method gave. It runs in the environment of its engine, so it imports nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.engines.engine import Engine
+from bench.engines.engine import Engine, Translator
 
 
 def main(name: str, model: str, threads: str, *arguments: str) -> None:
@@ -25,14 +25,15 @@ def main(name: str, model: str, threads: str, *arguments: str) -> None:
     engine = open_engine(name, Path(model), int(threads), *arguments)
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
-        generated = engine.generate(**json.loads(line))
-        print(json.dumps(asdict(generated)), file=answers, flush=True)
+        command = json.loads(line)
+        answer = getattr(engine, command["call"])(**command["with"])
+        print(json.dumps(answer, default=asdict), file=answers, flush=True)
 
 
-def open_engine(name: str, model: Path, threads: int, *arguments: str) -> Engine:
+def open_engine(name: str, model: Path, threads: int, *arguments: str) -> Engine | Translator:
     """The engine `module:Class` of this package."""
     module, _, kind = name.partition(":")
-    engine: Engine = getattr(importlib.import_module(f"bench.engines.{module}"), kind)(
+    engine: Engine | Translator = getattr(importlib.import_module(f"bench.engines.{module}"), kind)(
         model, threads, *arguments
     )
     return engine
