@@ -33,6 +33,17 @@ def expected_graphs(manifest: Manifest) -> dict[str, GraphSpec]:
     )
 
 
+def source_vocabulary_size(manifest: Manifest) -> int:
+    """How many ids the model can read; it may write others.
+
+    Raises:
+        ManifestError: an encoder-decoder whose configuration does not say so.
+    """
+    if manifest.kind != "encoder_decoder":
+        return manifest.vocabulary_size
+    return _size(manifest, "vocab_size")
+
+
 def cache_names(manifest: Manifest) -> tuple[str, ...]:
     """`{layer}.key` and `{layer}.value` of every layer of the decoder."""
     layers = _size(manifest, "decoder_layers")

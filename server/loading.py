@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from export.manifest import (
+    TARGET_TOKENIZER_FILE,
     TOKENIZER_FILE,
     Device,
     Manifest,
@@ -20,6 +21,7 @@ from server.chat import ChatTemplate
 from server.cuda import free_memory
 from server.decoder_engine import DecoderEngine
 from server.encoder_engine import EncoderEngine
+from server.interface import source_vocabulary_size
 from server.limits import (
     CACHE_SHARE,
     PREFIX_CACHE_SHARE,
@@ -33,6 +35,7 @@ from server.memory_budget import ModelMemory, allowed_memory, process_memory
 from server.metrics import Metrics
 from server.models import Generator, Model
 from server.settings import Settings
+from server.shared_session import SharedSession
 from server.tokenizer import Tokenizer
 
 
@@ -95,8 +98,11 @@ class _ModelMaker:
         self._settings = settings
         self._metrics = metrics.model(artefact.manifest.name)
         self._loop = loop
-        self._tokenizer = _read_tokenizer(artefact)
         self._device_index = settings.device.index if settings.device else 0
+        self._tokenizer, self._target_tokenizer = _read_tokenizers(artefact)
+        self._encoder_session = SharedSession(
+            artefact, "encoder", device_index=self._device_index, threads=settings.threads
+        )
 
     def make(self, cache_bytes: int, prefix_cache_bytes: int) -> Model:
         self._metrics.describe(self._manifest)
@@ -147,21 +153,22 @@ class _ModelMaker:
             limits,
             self._metrics,
             self._loop,
-            device_index=self._device_index,
-            threads=self._settings.threads,
+            session=self._encoder_session,
         )
 
     def _generator(self, limits: DecoderLimits) -> Generator:
         engine = DecoderEngine(
             self._artefact,
-            self._tokenizer,
+            self._target_tokenizer,
             limits,
             self._metrics,
             self._loop,
             device_index=self._device_index,
             threads=self._settings.threads,
+            encoder=self._encoder_session,
         )
-        return Generator(engine, limits, _read_chat_template(self._artefact))
+        template = _read_chat_template(self._artefact)
+        return Generator(engine, self._target_tokenizer, limits, template)
 
 
 def _name(directory: Path) -> str:
@@ -223,17 +230,25 @@ def _size(manifest: Manifest) -> int:
     return sum(file.size for file in manifest.files.values())
 
 
-def _read_tokenizer(artefact: Artefact) -> Tokenizer:
-    most = artefact.manifest.vocabulary_size
+def _read_tokenizers(artefact: Artefact) -> tuple[Tokenizer, Tokenizer]:
+    """Those of what the model reads and of what it writes, which mostly are one."""
+    manifest = artefact.manifest
+    tokenizer = _read_tokenizer(artefact, TOKENIZER_FILE, source_vocabulary_size(manifest))
+    if TARGET_TOKENIZER_FILE not in manifest.files:
+        return tokenizer, tokenizer
+    return tokenizer, _read_tokenizer(artefact, TARGET_TOKENIZER_FILE, manifest.vocabulary_size)
+
+
+def _read_tokenizer(artefact: Artefact, file: str, most: int) -> Tokenizer:
+    """A tokenizer of the artefact; the model has so many ids."""
     try:
-        tokenizer = Tokenizer(artefact.tokenizer, most)
+        tokenizer = Tokenizer(artefact.files[file][:], most)
     except Exception as error:
-        raise ArtefactError(f"{artefact.directory}: {TOKENIZER_FILE} is broken: {error}") from None
+        raise ArtefactError(f"{artefact.directory}: {file} is broken: {error}") from None
     if tokenizer.vocabulary_size > most:
         raise ArtefactError(
-            f"{artefact.directory}: {TOKENIZER_FILE} has ids up to "
-            f"{tokenizer.vocabulary_size - 1}, but the model ends at {most - 1}: it belongs to "
-            "another model"
+            f"{artefact.directory}: {file} has ids up to {tokenizer.vocabulary_size - 1}, but the "
+            f"model ends at {most - 1}: it belongs to another model"
         )
     return tokenizer
 

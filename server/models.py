@@ -21,16 +21,17 @@ _NAME_SHOWN = 80  # characters of a name that an error repeats
 
 @dataclass(frozen=True)
 class Generator:
-    """What generates with a model."""
+    """What generates with a model; `tokenizer` is of what it generates."""
 
     engine: DecoderEngine
+    tokenizer: Tokenizer
     limits: DecoderLimits
     chat: ChatTemplate | None
 
 
 @dataclass(frozen=True)
 class Model:
-    """One loaded artefact and what runs it."""
+    """One loaded artefact and what runs it; `tokenizer` is of what it reads."""
 
     manifest: Manifest
     tokenizer: Tokenizer
@@ -48,6 +49,11 @@ class Model:
         """Those that it has."""
         decoder = self.generator.engine if self.generator else None
         return tuple(engine for engine in (self.encoder, decoder) if engine is not None)
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """The tokenizer of what it generates; of a model that does not, of what it reads."""
+        return self.generator.tokenizer if self.generator else self.tokenizer
 
     def embed_with(self) -> EncoderEngine:
         """The engine that embeds.

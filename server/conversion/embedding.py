@@ -57,7 +57,7 @@ def read_embed_request(
     if not message.truncate:
         _check_sizes(message, limit, tokenizer)
     read = [
-        _read_input(f"inputs[{index}]", item, prompt, manifest, tokenizer)
+        _read_input(f"inputs[{index}]", item, prompt, limit, tokenizer)
         for index, item in enumerate(message.inputs)
     ]
     if not message.truncate:
@@ -119,15 +119,15 @@ def _prompt(name: str, manifest: Manifest) -> str:
 
 
 def _read_input(
-    field: str, message: pb.EmbedInput, prompt: str, manifest: Manifest, tokenizer: Tokenizer
+    field: str, message: pb.EmbedInput, prompt: str, limit: int, tokenizer: Tokenizer
 ) -> list[int]:
     match message.WhichOneof("input"):
         case "text":
             field = f"{field}.text"
-            ids = _encode(field, message.text, prompt, manifest.limits.max_input, tokenizer)
+            ids = _encode(field, message.text, prompt, limit, tokenizer)
         case "tokens":
             field, ids = f"{field}.tokens", list(message.tokens.ids)
-            check_ids(f"{field}.ids", ids, manifest.vocabulary_size)
+            check_ids(f"{field}.ids", ids, tokenizer.vocabulary_size)
         case _:
             raise InvalidInput(f"{field} has neither text nor tokens")
     if not ids:

@@ -2,62 +2,107 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from formerd.v1 import generation_pb2 as pb
 
 from export.manifest import Manifest
 from server.chat import ChatTemplate
 from server.conversion.beam import read_beam
-from server.conversion.prompt import read_prompt
+from server.conversion.prompt import read_decoder_prompt, read_prompt
 from server.conversion.ranges import Range
 from server.conversion.sampling import read_sampling
-from server.conversion.stopping import read_stopping
+from server.conversion.stopping import read_rules, read_stopping
 from server.errors import InputTooLong, InvalidInput
 from server.limits import DecoderLimits
 from server.request import GenerationRequest, Output
 from server.tokenizer import Tokenizer
 
 MOST_TOP_LOGPROBS = 20
+_Ids = tuple[int, ...]
 
 
-def read_generate_request(
-    message: pb.GenerateRequest,
-    manifest: Manifest,
-    tokenizer: Tokenizer,
-    template: ChatTemplate | None,
-    limits: DecoderLimits,
-    *,
-    drawn_seed: int,
-    deadline: float,
-    partition: str = "",
-) -> GenerationRequest:
-    """Checks, fills in and tokenises.
+@dataclass(frozen=True)
+class GenerateReader:
+    """Reads requests to generate with one model.
 
-    `partition` tells whose computed prefixes it may share.
-
-    Raises:
-        InvalidInput: an input or parameter that cannot be served.
+    Attributes:
+        reads_with: the tokenizer of prompts and sources.
+        writes_with: the tokenizer of what is generated.
+        template: of conversations; None where the model has none.
     """
-    if message.HasField("decoder_prompt"):
-        raise InvalidInput("decoder_prompt is for encoder-decoder models only; leave it unset")
-    n = message.n if message.HasField("n") else 1
-    Range(1, limits.slots).check("n", n)
-    output = _read_output(message.output)
-    sampling = read_sampling(
-        message.sampling, manifest.generation, manifest.vocabulary_size, drawn_seed
-    )
-    beam = read_beam(message.beam, sampling, n, limits.slots)
-    field, prompt = read_prompt(message, manifest, tokenizer, template)
-    room = limits.capacity - len(prompt)
-    if room < 1:
-        raise InputTooLong(
-            f"{field} has {len(prompt)} tokens; this model takes at most {limits.capacity - 1}"
+
+    manifest: Manifest
+    reads_with: Tokenizer
+    writes_with: Tokenizer
+    template: ChatTemplate | None
+    limits: DecoderLimits
+
+    def read(
+        self,
+        message: pb.GenerateRequest,
+        *,
+        drawn_seed: int,
+        deadline: float,
+        partition: str = "",
+    ) -> GenerationRequest:
+        """Checks, fills in and tokenises.
+
+        `partition` tells whose computed prefixes it may share.
+
+        Raises:
+            InvalidInput: an input or parameter that cannot be served.
+            OverLimit: a conversation that renders too large or too slowly.
+        """
+        manifest, slots = self.manifest, self.limits.slots
+        n = message.n if message.HasField("n") else 1
+        Range(1, slots).check("n", n)
+        output = _read_output(message.output)
+        sampling = read_sampling(
+            message.sampling, manifest.generation, manifest.vocabulary_size, drawn_seed
         )
-    stopping = read_stopping(
-        message.stopping, manifest, room=room, may_be_empty=output.prompt_logprobs
-    )
-    return GenerationRequest(
-        tuple(prompt), sampling, stopping, output, n, deadline, beam, partition
-    )
+        beam = read_beam(message.beam, sampling, n, slots)
+        source, prompt = self._read_input(message)
+        stopping = read_stopping(
+            message.stopping,
+            manifest,
+            room=self.limits.capacity - len(prompt),
+            may_be_empty=output.prompt_logprobs,
+        )
+        return GenerationRequest(
+            prompt,
+            sampling,
+            stopping,
+            output,
+            n,
+            deadline,
+            beam,
+            partition,
+            source,
+            read_rules(message.stopping, manifest.decoding),
+        )
+
+    def _read_input(self, message: pb.GenerateRequest) -> tuple[_Ids, _Ids]:
+        """The source, which a decoder has none of, and what the completions go on from."""
+        most = self.limits.capacity - 1  # there must be room for a token
+        start_id = self.manifest.special_ids.decoder_start
+        field, ids = read_prompt(message, self.manifest, self.reads_with, self.template)
+        if start_id is None:
+            if message.HasField("decoder_prompt"):
+                raise InvalidInput(
+                    "decoder_prompt is for encoder-decoder models only; leave it unset"
+                )
+            _check_length(field, ids, most)
+            return (), tuple(ids)
+        _check_length(field, ids, self.limits.source_capacity)
+        field, begun = read_decoder_prompt(message, self.manifest, self.writes_with)
+        _check_length(field, begun, most - 1)
+        return tuple(ids), (start_id, *begun)
+
+
+def _check_length(field: str, ids: list[int], most: int) -> None:
+    if len(ids) > most:
+        raise InputTooLong(f"{field} has {len(ids)} tokens; this model takes at most {most}")
 
 
 def _read_output(message: pb.Output) -> Output:

@@ -1,4 +1,4 @@
-"""From the input of a request to generate to ids."""
+"""From the input of a request to generate, and what a target begins with, to ids."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ def read_prompt(
     tokenizer: Tokenizer,
     template: ChatTemplate | None,
 ) -> tuple[str, list[int]]:
-    """The field that holds the input, and the ids that it comes to.
+    """The field that holds the input, and the ids that it comes to: a prompt, or a source.
 
     Raises:
         InvalidInput: there is no input, it has no tokens, or the model cannot read it.
         InputTooLong: a text has more bytes than all positions of the model can take.
         OverLimit: a conversation that renders too large or too slowly.
     """
-    most = manifest.limits.max_positions
+    most = manifest.limits.max_input
     match message.WhichOneof("input"):
         case "prompt":
             check_text_size("prompt", message.prompt, most, tokenizer)
-            field, ids = "prompt", _encode_text(message, tokenizer)
+            parse = _may_spell_control_tokens(message)
+            field = "prompt"
+            ids = tokenizer.encode(message.prompt, parse_control_tokens=parse)
         case "chat":
             for index, turn in enumerate(message.chat.messages):
                 check_text_size(f"chat.messages[{index}].content", turn.content, most, tokenizer)
             field, ids = "chat", _encode_chat(message, tokenizer, template)
         case "tokens":
             field, ids = "tokens", list(message.tokens.ids)
-            check_ids("tokens.ids", ids, manifest.vocabulary_size)
+            check_ids("tokens.ids", ids, tokenizer.vocabulary_size)
         case _:
             raise InvalidInput("input is missing; set one of prompt, chat and tokens")
     if not ids:
@@ -44,9 +46,40 @@ def read_prompt(
     return field, ids
 
 
-def _encode_text(message: pb.GenerateRequest, tokenizer: Tokenizer) -> list[int]:
-    parse = not message.HasField("parse_control_tokens") or message.parse_control_tokens
-    return tokenizer.encode(message.prompt, parse_control_tokens=parse)
+def read_decoder_prompt(
+    message: pb.GenerateRequest, manifest: Manifest, tokenizer: Tokenizer
+) -> tuple[str, list[int]]:
+    """The field that says how the target begins, and the ids that it comes to.
+
+    A target of which nothing is said has none. No special token is added: a target begins with
+    the start token, which is no part of this.
+
+    Raises:
+        InvalidInput: it has no tokens, or ids outside of the vocabulary.
+        InputTooLong: a text has more bytes than all positions of a target can take.
+    """
+    if not message.HasField("decoder_prompt"):
+        return "decoder_prompt", []
+    given = message.decoder_prompt
+    match given.WhichOneof("prompt"):
+        case "text":
+            field = "decoder_prompt.text"
+            check_text_size(field, given.text, manifest.limits.max_positions, tokenizer)
+            parse = _may_spell_control_tokens(message)
+            ids = tokenizer.encode(given.text, add_special_tokens=False, parse_control_tokens=parse)
+        case "tokens":
+            field, ids = "decoder_prompt.tokens", list(given.tokens.ids)
+            check_ids(f"{field}.ids", ids, tokenizer.vocabulary_size)
+        case _:
+            raise InvalidInput("decoder_prompt has neither text nor tokens")
+    if not ids:
+        raise InvalidInput(f"{field} has no tokens; give at least one, or leave it unset")
+    return field, ids
+
+
+def _may_spell_control_tokens(message: pb.GenerateRequest) -> bool:
+    """Whether a text that is no conversation may."""
+    return not message.HasField("parse_control_tokens") or message.parse_control_tokens
 
 
 def _encode_chat(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from formerd.v1 import generation_pb2 as pb
 
-from export.manifest import Manifest
+from export.manifest import DecodingRules, Manifest
 from server.conversion.ranges import check_ids
 from server.errors import InvalidInput
 from server.request import Stopping
@@ -52,6 +54,11 @@ def read_stopping(
         eos_ids=() if message.ignore_eos else manifest.special_ids.eos,
         include_stop=message.include_stop,
     )
+
+
+def read_rules(message: pb.Stopping, rules: DecodingRules) -> DecodingRules:
+    """The checkpoint's rules, but for its `min_new_tokens` where the request has its own."""
+    return replace(rules, min_new_tokens=0) if message.HasField("min_new_tokens") else rules
 
 
 def _max_new_tokens(message: pb.Stopping, manifest: Manifest) -> int:

@@ -19,7 +19,7 @@ from server.conversion.answer_size import (
     check_response_size,
 )
 from server.conversion.completion_events import AnswerWriter, SuccessEvent, write_timing
-from server.conversion.generation import read_generate_request
+from server.conversion.generation import GenerateReader
 from server.request import Chunk, Failed, GenerationEvent, GenerationRequest, Summary
 from server.worker import Worker
 
@@ -63,15 +63,14 @@ class GenerationService(GenerationServiceServicer):
         model = call.model
         partition = partition_of(context.invocation_metadata() or ())
         generator = model.generate_with()
+        reader = GenerateReader(
+            model.manifest, model.tokenizer, generator.tokenizer, generator.chat, generator.limits
+        )
         call.tell(request=request)
         wanted, call.facts["tokenize_seconds"] = await self._worker.convert(
             request,
-            lambda: read_generate_request(
+            lambda: reader.read(
                 request,
-                model.manifest,
-                model.tokenizer,
-                generator.chat,
-                generator.limits,
                 drawn_seed=secrets.randbits(64),
                 deadline=call.deadline,
                 partition=partition,
@@ -84,7 +83,7 @@ class GenerationService(GenerationServiceServicer):
 
 def _writer(wanted: GenerationRequest, call: Call) -> AnswerWriter:
     return AnswerWriter(
-        call.model.name, wanted.sampling.seed, call.request_id, call.model.tokenizer
+        call.model.name, wanted.sampling.seed, call.request_id, call.model.target_tokenizer
     )
 
 

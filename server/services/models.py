@@ -13,7 +13,7 @@ from server.worker import Worker
 
 
 class ModelService(ModelServiceServicer):
-    """What is loaded, and its tokenizer."""
+    """What is loaded, and its tokenizers."""
 
     def __init__(
         self, calls: Calls, models: Models, worker: Worker, max_response_bytes: int
@@ -48,7 +48,7 @@ class ModelService(ModelServiceServicer):
         self, request: pb.DetokenizeRequest, context: Context
     ) -> pb.DetokenizeResponse:
         async with self._calls.rpc("Detokenize", context, request.model) as call:
-            tokenizer = call.model.tokenizer
+            tokenizer = call.model.target_tokenizer
             response, _ = await self._worker.convert(
                 request,
                 lambda: detokenize(request, tokenizer, self._max_response_bytes),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from export.manifest import (
     Device,
     FileSpec,
@@ -12,6 +14,7 @@ from export.manifest import (
     PoolingSpec,
     Precision,
     SourceSpec,
+    SpecialIds,
     Task,
 )
 
@@ -36,6 +39,23 @@ def decoder_manifest(
     """A decoder that generates."""
     limits = Limits(max_input=max_positions, max_positions=max_positions)
     return _manifest(name, "decoder", (Task.GENERATE,), limits, None, vocabulary_size)
+
+
+def encoder_decoder_manifest(
+    name: str = "both", *, max_input: int = 1000, max_positions: int = 1000, sources: int = 100
+) -> Manifest:
+    """An encoder-decoder, which embeds and generates; it reads `sources` ids and writes 100."""
+    manifest = _manifest(
+        name,
+        "encoder_decoder",
+        (Task.EMBED, Task.GENERATE),
+        Limits(max_input=max_input, max_positions=max_positions),
+        PoolingSpec("mean", normalize=False, dimensions=4),
+        vocabulary_size=100,
+    )
+    return replace(
+        manifest, config={"vocab_size": sources}, special_ids=SpecialIds(eos=(1,), decoder_start=0)
+    ).sealed()
 
 
 def _manifest(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -13,7 +11,7 @@ from server.metrics import Metrics
 from server.models import Model, Models
 from server.tokenizer import Tokenizer
 from tests.checkpoints import byte_tokenizer
-from tests.server.manifests import decoder_manifest, encoder_manifest
+from tests.server.manifests import decoder_manifest, encoder_decoder_manifest, encoder_manifest
 
 TOKENIZER = Tokenizer(byte_tokenizer().to_str().encode())
 
@@ -24,12 +22,6 @@ def models(*manifests: Manifest) -> Models:
     return Models(
         Model(manifest, TOKENIZER, metrics.model(manifest.name)) for manifest in manifests
     )
-
-
-def both(name: str) -> Manifest:
-    """An encoder-decoder, which embeds and generates."""
-    manifest = replace(decoder_manifest(name), kind="encoder_decoder")
-    return replace(manifest, task=(Task.EMBED, Task.GENERATE))
 
 
 def test_a_model_is_found_by_its_name_whatever_it_does() -> None:
@@ -55,15 +47,18 @@ def test_no_name_means_the_only_model_with_the_task(task: Task, name: str) -> No
 
 
 def test_where_several_embed_no_name_means_the_only_encoder() -> None:
-    assert models(both("b"), encoder_manifest("e")).find("", Task.EMBED).name == "e"
+    assert (
+        models(encoder_decoder_manifest("b"), encoder_manifest("e")).find("", Task.EMBED).name
+        == "e"
+    )
 
 
 @pytest.mark.parametrize(
     ("loaded", "task", "named"),
     [
         (models(encoder_manifest("e"), encoder_manifest("f")), Task.EMBED, "e, f"),
-        (models(both("b"), both("c")), Task.EMBED, "b, c"),
-        (models(both("b"), decoder_manifest("d")), Task.GENERATE, "b, d"),
+        (models(encoder_decoder_manifest("b"), encoder_decoder_manifest("c")), Task.EMBED, "b, c"),
+        (models(encoder_decoder_manifest("b"), decoder_manifest("d")), Task.GENERATE, "b, d"),
         (models(encoder_manifest("e"), decoder_manifest("d")), None, "e, d"),
         (models(encoder_manifest("e")), Task.GENERATE, "none"),
     ],

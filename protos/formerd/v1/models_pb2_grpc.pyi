@@ -36,7 +36,9 @@ class ModelServiceStub:
     ListModels: _grpc.UnaryUnaryMultiCallable[_models_pb2.ListModelsRequest, _models_pb2.ListModelsResponse]
     GetModel: _grpc.UnaryUnaryMultiCallable[_models_pb2.GetModelRequest, _models_pb2.GetModelResponse]
     Tokenize: _grpc.UnaryUnaryMultiCallable[_models_pb2.TokenizeRequest, _models_pb2.TokenizeResponse]
+    """The ids of a text that the model reads: a text to embed, a prompt or a source."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_models_pb2.DetokenizeRequest, _models_pb2.DetokenizeResponse]
+    """The text of ids that the model generates; of a model that only embeds, of those that it reads."""
 
 @_typing.type_check_only
 class ModelServiceAsyncStub(ModelServiceStub):
@@ -46,7 +48,9 @@ class ModelServiceAsyncStub(ModelServiceStub):
     ListModels: _aio.UnaryUnaryMultiCallable[_models_pb2.ListModelsRequest, _models_pb2.ListModelsResponse]  # type: ignore[assignment]
     GetModel: _aio.UnaryUnaryMultiCallable[_models_pb2.GetModelRequest, _models_pb2.GetModelResponse]  # type: ignore[assignment]
     Tokenize: _aio.UnaryUnaryMultiCallable[_models_pb2.TokenizeRequest, _models_pb2.TokenizeResponse]  # type: ignore[assignment]
+    """The ids of a text that the model reads: a text to embed, a prompt or a source."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_models_pb2.DetokenizeRequest, _models_pb2.DetokenizeResponse]  # type: ignore[assignment]
+    """The text of ids that the model generates; of a model that only embeds, of those that it reads."""
 
 class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
     """What is loaded, and its tokenizer."""
@@ -70,13 +74,15 @@ class ModelServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _models_pb2.TokenizeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_models_pb2.TokenizeResponse, _abc.Awaitable[_models_pb2.TokenizeResponse]]: ...
+    ) -> _typing.Union[_models_pb2.TokenizeResponse, _abc.Awaitable[_models_pb2.TokenizeResponse]]:
+        """The ids of a text that the model reads: a text to embed, a prompt or a source."""
 
     @_abc_1.abstractmethod
     def Detokenize(
         self,
         request: _models_pb2.DetokenizeRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_models_pb2.DetokenizeResponse, _abc.Awaitable[_models_pb2.DetokenizeResponse]]: ...
+    ) -> _typing.Union[_models_pb2.DetokenizeResponse, _abc.Awaitable[_models_pb2.DetokenizeResponse]]:
+        """The text of ids that the model generates; of a model that only embeds, of those that it reads."""
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -11,7 +11,7 @@ from formerd.v1 import generation_pb2 as pb
 from formerd.v1.tokens_pb2 import TokenIds
 
 from server.chat import ChatTemplate
-from server.conversion.generation import MOST_TOP_LOGPROBS, read_generate_request
+from server.conversion.generation import MOST_TOP_LOGPROBS, GenerateReader
 from server.errors import InputTooLong, InvalidInput
 from server.limits import DecoderLimits
 from server.request import Beam, GenerationRequest, Output
@@ -34,15 +34,8 @@ LIMITS = DecoderLimits(
 
 
 def read(template: ChatTemplate | None = TEMPLATE, **fields: Any) -> GenerationRequest:
-    return read_generate_request(
-        pb.GenerateRequest(**fields),
-        MANIFEST,
-        TOKENIZER,
-        template,
-        LIMITS,
-        drawn_seed=7,
-        deadline=12.5,
-    )
+    reader = GenerateReader(MANIFEST, TOKENIZER, TOKENIZER, template, LIMITS)
+    return reader.read(pb.GenerateRequest(**fields), drawn_seed=7, deadline=12.5)
 
 
 def chat(*turns: tuple[str, str]) -> pb.Chat:
