@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from export.cache_specs import cache_specs
 from export.graph import ExportError, GraphSource
-from export.graph_attention import CachedAttention, RotaryTables
+from export.graph_attention import CachedAttention, RotaryTables, leading, scale_of
 from export.manifest import TensorSpec
 from export.standard_attention import StandardAttention
 from export.weights import lay_out_for_matmul
 from model.attention import Attend
 from model.cache import LayerCache
 from model.config import Positions, TransformerConfig
-from model.transformer import Transformer
-
-_HALVES = ("key", "value")
+from model.transformer import Decoder, Transformer
 
 
 def decoder_graph(
@@ -33,10 +32,8 @@ def decoder_graph(
     """
     config = model.config
     if not standard_ops:
-        _check_head_width(config)
+        check_head_width(config)
     number = str(dtype).removeprefix("torch.")
-    slot = ("batch", config.kv_heads, "capacity", config.head_dim)
-    caches = [f"{layer}.{half}" for layer in range(config.decoder_layers) for half in _HALVES]
     return GraphSource(
         role="decoder",
         module=DecoderModule(model, dtype, standard_ops=standard_ops),
@@ -45,11 +42,11 @@ def decoder_graph(
             TensorSpec("past_lengths", "int32", ("batch",)),
             TensorSpec("total_sequence_length", "int32", (1,)),
             TensorSpec("logit_positions", "int64", ("logits",)),
-            *(TensorSpec(f"past.{cache}", number, slot) for cache in caches),
+            *cache_specs(config, "past", number, "batch", "capacity"),
         ),
         outputs=(
             TensorSpec("logits", "float32", ("logits", config.decoder_vocab_size)),
-            *(TensorSpec(f"present.{cache}", number, slot) for cache in caches),
+            *cache_specs(config, "present", number, "batch", "capacity"),
         ),
         sizes={"batch": 2, "sequence": 3, "logits": 4, "capacity": 5},
     )
@@ -77,12 +74,14 @@ class DecoderModule(nn.Module):
         input_ids, past_lengths, total_sequence_length, logit_positions, *halves = inputs
         positions = past_lengths.long().unsqueeze(1) + _ordinals(input_ids)  # [B, S]
         past = tuple(map(LayerCache, halves[::2], halves[1::2]))
-        rotary = None if self.rotary is None else (self.rotary.cos, self.rotary.sin)
-        attend: Attend
-        if self.standard_ops:
-            attend = StandardAttention.of_step(positions, total_sequence_length, past[0], rotary)
-        else:
-            attend = CachedAttention(positions[:, -1].int(), total_sequence_length, rotary)
+        attend = attention_of_step(
+            self.model.decoder,
+            positions,
+            total_sequence_length,
+            past[0],
+            self.rotary,
+            standard_ops=self.standard_ops,
+        )
         states, present = self.model.decoder(input_ids, positions, attend, past)
         states = states.flatten(0, 1).index_select(0, logit_positions)  # [n, d_model]
         logits = self.model.decoder.head(states).float()
@@ -99,7 +98,41 @@ def _ordinals(input_ids: Tensor) -> Tensor:
     return (input_ids >= 0).long().cumsum(dim=1) - 1
 
 
-def _check_head_width(config: TransformerConfig) -> None:
+def attention_of_step(
+    decoder: Decoder,
+    positions: Tensor,
+    total_sequence_length: Tensor,
+    past: LayerCache,
+    tables: RotaryTables | None,
+    *,
+    standard_ops: bool,
+) -> Attend:
+    """The self-attention that all layers of one step share.
+
+    Args:
+        positions: int64 `[B, S]`, of the new tokens.
+        total_sequence_length: int32 `[1]`, the most positions that a row holds after the step.
+        past: any layer's.
+    """
+    rotary = None if tables is None else (tables.cos, tables.sin)
+    bias, scale = decoder.relative_bias, scale_of(decoder.config)
+    if standard_ops:
+        return StandardAttention.of_step(
+            positions, total_sequence_length, past, rotary, bias, scale
+        )
+    biases = None
+    if bias is not None:
+        columns = leading(torch.arange(past.key.shape[2]), total_sequence_length.long())
+        biases = bias(positions, columns)
+    return CachedAttention(positions[:, -1].int(), total_sequence_length, rotary, biases, scale)
+
+
+def check_head_width(config: TransformerConfig) -> None:
+    """Whether the attention operator has a kernel for the heads' width.
+
+    Raises:
+        ExportError: it has none.
+    """
     step = 16 if config.positions is Positions.ROTARY else 8
     if config.head_dim % step:
         raise ExportError(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from export.cache_specs import cache_specs
 from export.graph import GraphSource
-from export.graph_attention import PackedAttention, RotaryTables, take
+from export.graph_attention import PackedAttention, RotaryTables, scale_of, split_heads, take
 from export.manifest import TensorSpec
 from export.weights import lay_out_for_matmul
 from model.config import Pooling
@@ -21,7 +23,12 @@ _SHORTEST = 1e-12  # as torch.nn.functional.normalize has it
 def encoder_graph(
     model: Transformer, pooling: Pooling, dtype: torch.dtype = torch.float32
 ) -> GraphSource:
-    """The graph of an encoder; `model` gives up its weights, which must be of `dtype`."""
+    """The graph of an encoder; `model` gives up its weights, which must be of `dtype`.
+
+    That of an encoder-decoder gives the keys and values of cross-attention, too, of `dtype`.
+    """
+    config = model.config
+    number = str(dtype).removeprefix("torch.")
     return GraphSource(
         role="encoder",
         module=EncoderModule(model, pooling, dtype),
@@ -32,7 +39,10 @@ def encoder_graph(
             TensorSpec("unpad_map", "int64", ("tokens",)),
             TensorSpec("lengths", "int64", ("batch",)),
         ),
-        outputs=(TensorSpec("embeddings", "float32", ("batch", model.config.d_model)),),
+        outputs=(
+            TensorSpec("embeddings", "float32", ("batch", config.d_model)),
+            *cache_specs(config, "cross", number, "batch", "longest"),
+        ),
         sizes={"tokens": 5, "batch": 2, "longest": 3},
     )
 
@@ -42,7 +52,8 @@ class EncoderModule(nn.Module):
 
     Inputs, in order, all int64: `input_ids [N]`; `positions [N]`, from 0 within each text;
     `pad_map [B, L]`, the token of each cell; `unpad_map [N]`, the cell of each token; `lengths
-    [B]`. Output: `embeddings [B, d_model]` fp32, pooled and, where asked for, normalised.
+    [B]`. Outputs: `embeddings [B, d_model]` fp32, pooled and, where asked for, normalised; then,
+    where there is a decoder, each of its layers' key and value `[B, G, L, D]` of the source.
     """
 
     def __init__(self, model: Transformer, pooling: Pooling, dtype: torch.dtype) -> None:
@@ -52,25 +63,41 @@ class EncoderModule(nn.Module):
         self.pooling = pooling
         self.rotary = RotaryTables.from_config(model.config, dtype)
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         input_ids, positions, pad_map, unpad_map, lengths = inputs
         real = torch.arange(pad_map.shape[1]) < lengths.unsqueeze(1)  # [B, L]
         pad_map = pad_map.where(real, pad_map[:, :1])  # padding is a copy of the row's own token
         rotary = None
         if self.rotary is not None:
             rotary = take(self.rotary.cos, positions), take(self.rotary.sin, positions)
-        mask = _causal_mask(pad_map) if self.model.config.causal_encoder else None
-        attend = PackedAttention(pad_map, unpad_map, lengths, rotary, mask)
+        scale = scale_of(self.model.config)
+        attend = PackedAttention(pad_map, unpad_map, lengths, rotary, self._mask(pad_map), scale)
         states = self.model.encoder(input_ids, positions, attend)  # [N, d_model]
         padded = take(states, pad_map).float()  # [B, L, d_model]
         vectors = pool(padded, lengths, replace(self.pooling, normalize=False))
-        return _normalise(vectors) if self.pooling.normalize else vectors
+        if self.pooling.normalize:
+            vectors = _normalise(vectors)
+        return vectors, *self._remember(states, pad_map)
 
+    def _mask(self, pad_map: Tensor) -> Tensor | None:
+        """What `PackedAttention` wants of the texts' columns, 0 to L - 1."""
+        columns = torch.arange(pad_map.shape[1])
+        if self.model.config.causal_encoder:
+            return columns <= columns[:, None]  # [L, L]
+        bias = self.model.encoder.relative_bias
+        return None if bias is None else bias(columns, columns).unsqueeze(0)  # [1, H, L, L]
 
-def _causal_mask(pad_map: Tensor) -> Tensor:
-    """`[L, L]`, True where the column's token is the row's or stands before it."""
-    columns = torch.arange(pad_map.shape[1])
-    return columns <= columns[:, None]
+    def _remember(self, states: Tensor, pad_map: Tensor) -> Iterator[Tensor]:
+        """Each key and value of cross-attention, of packed tokens `[N, d_model]`: `[B, G, L, D]`.
+
+        Real tokens alone are projected, and laid out for the decoder after that.
+        """
+        if not self.model.config.has_decoder:
+            return
+        for halves in self.model.decoder.project_memory(states):
+            for half in halves:  # [N, G, D]
+                padded = split_heads(take(half.flatten(-2), pad_map), half.shape[-2])
+                yield padded.transpose(1, 2)
 
 
 def _normalise(vectors: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from export.cache_specs import cache_specs
 from export.graph import IR_VERSION, OPSET, PRODUCER, graph_value
 from export.manifest import GraphSpec, TensorSpec
 from model.config import TransformerConfig
@@ -31,29 +32,22 @@ def write_mover_graph(config: TransformerConfig, number: str, directory: Path) -
     """
     axis = _constant("axis", 2)
     numbers = [TensorSpec(name, "int64", (1,)) for name in MOVER_NUMBERS]
-    inputs = {number: graph_value(number) for number in numbers}
-    source_start, source_end, destination_start = inputs.values()
-    outputs, nodes = {}, []
-    for cache in (f"{i}.{half}" for i in range(config.decoder_layers) for half in ("key", "value")):
-        source, destination, moved = (
-            TensorSpec(f"{part}.{cache}", number, (1, config.kv_heads, capacity, config.head_dim))
-            for part, capacity in (
-                ("source", "source_capacity"),
-                ("destination", "capacity"),
-                ("moved", "capacity"),
-            )
-        )
-        inputs |= {source: graph_value(source), destination: graph_value(destination)}
-        outputs[moved] = graph_value(moved)
-        span = ir.node(
-            "Slice", [inputs[source], source_start, source_end, axis], name=f"slice.{cache}"
-        )
+    sources = cache_specs(config, "source", number, 1, "source_capacity")
+    destinations = cache_specs(config, "destination", number, 1, "capacity")
+    moved = cache_specs(config, "moved", number, 1, "capacity")
+    inputs = {spec: graph_value(spec) for spec in (*numbers, *sources, *destinations)}
+    outputs = {spec: graph_value(spec) for spec in moved}
+    start, end, destination_start = (inputs[spec] for spec in numbers)
+    nodes = []
+    for source, destination, result in zip(sources, destinations, moved, strict=True):
+        cache = result.name.removeprefix("moved.")
+        span = ir.node("Slice", [inputs[source], start, end, axis], name=f"slice.{cache}")
         span.outputs[0].name = f"span.{cache}"
         scatter = ir.node(
             "TensorScatter",
             [inputs[destination], span.outputs[0], destination_start],
             {"axis": 2},
-            outputs=[outputs[moved]],
+            outputs=[outputs[result]],
             name=f"scatter.{cache}",
         )
         nodes += [span, scatter]

@@ -115,7 +115,7 @@ def _list(kinds: frozenset[Kind]) -> str:
     return " and ".join(sorted(kinds))
 
 
-_EVERY_KIND = frozenset({Kind.ENCODER, Kind.DECODER})
+_EVERY_KIND = frozenset(Kind)
 
 # Nearest values err by half a step, and by what rounding the quotient adds. The searched grid of
 # 4 bits may leave out a block's outermost numbers.

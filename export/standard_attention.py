@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.onnx import ops
 
-from export.graph_attention import take
+from export.graph_attention import leading, scale_attribute, take
 from model.cache import LayerCache
+from model.positions import RelativePositionBias
 
 _GROUP = 64  # positions are read in whole groups of so many
 
@@ -32,15 +33,18 @@ class StandardAttention:
     Attributes:
         positions: int64 `[B, S]`, of the new tokens.
         cells: int64 `[B, G, T]`, where in the `B x G x C` positions of a cache each key lies.
-        mask: bool `[B, 1, S, T]`, True where a token may see a key.
+        mask: bool `[B, 1, S, T]`, True where a token may see a key; or the bias of the scores
+            `[B, H, S, T]`, minus infinity where it may not.
         rotary: cosines and sines of all positions, `[positions, D / 2]`; None where the model has
             no rotary positions.
+        scale: what scores are multiplied by; None for 1 / sqrt(D).
     """
 
     positions: Tensor
     cells: Tensor
     mask: Tensor
     rotary: tuple[Tensor, Tensor] | None
+    scale: float | None
 
     @classmethod
     def of_step(
@@ -49,23 +53,22 @@ class StandardAttention:
         total_sequence_length: Tensor,
         past: LayerCache,
         rotary: tuple[Tensor, Tensor] | None,
+        relative_bias: RelativePositionBias | None,
+        scale: float | None,
     ) -> Self:
         """What all layers of one step share.
 
         Args:
             total_sequence_length: int32 `[1]`, the most positions that a row holds after it.
             past: the cache of any layer, `[B, G, C, D]` each.
+            relative_bias: the stack's own; None without one.
         """
-        batch, kv_heads, capacity, _ = past.key.shape
-        columns = _leading(torch.arange(capacity), total_sequence_length)  # [T]
-        heads = torch.arange(batch)[:, None] * kv_heads + torch.arange(kv_heads)  # [B, G]
-        held = columns.minimum(positions[:, -1:])  # [B, T]
-        return cls(
-            positions=positions,
-            cells=heads[..., None] * capacity + held[:, None],
-            mask=(columns <= positions[..., None])[:, None],
-            rotary=rotary,
-        )
+        columns = step_columns(past.key.shape[2], total_sequence_length)
+        mask = (columns <= positions[..., None])[:, None]
+        if relative_bias is not None:
+            mask = relative_bias(positions, columns).masked_fill(~mask, -torch.inf)
+        cells = cache_cells(past.key, columns, positions[:, -1:])
+        return cls(positions, cells, mask, rotary, scale)
 
     def __call__(
         self, query: Tensor, key: Tensor, value: Tensor, past: LayerCache | None
@@ -76,15 +79,7 @@ class StandardAttention:
         if self.rotary is not None:
             query, key = self._rotate(query), self._rotate(key)
         present = LayerCache(self._write(past.key, key), self._write(past.value, value))
-        keys, values = (take(half.flatten(0, 2), self.cells) for half in present)  # [B, G, T, D]
-        mixed = ops.symbolic(
-            "Attention",
-            (query, keys, values, self.mask),
-            dtype=query.dtype,
-            shape=query.shape,
-            version=24,
-        )
-        return mixed.transpose(1, 2), present
+        return attend_to_cells(query, present, self.cells, self.mask, self.scale), present
 
     def _rotate(self, states: Tensor) -> Tensor:
         assert self.rotary is not None
@@ -108,17 +103,41 @@ class StandardAttention:
         )
 
 
-def _leading(columns: Tensor, count: Tensor) -> Tensor:
-    """The first `count [1]` of `columns [C]`, and those that complete their group.
+def step_columns(capacity: int, total: Tensor) -> Tensor:
+    """The positions that a step reads, int64 `[T]`: `total [1]`, and those to a whole group."""
+    end = (total.long() + (_GROUP - 1)).bitwise_and(-_GROUP)
+    return leading(torch.arange(capacity), end)
 
-    The tracer takes the result for as long as `columns`: how many there are is known when the
-    graph runs.
+
+def cache_cells(half: Tensor, columns: Tensor, last: Tensor) -> Tensor:
+    """Where in the `B x G x C` positions of a cache the columns of each row lie, `[B, G, T]`.
+
+    Args:
+        half: `[B, G, C, D]`.
+        columns: int64 `[T]`.
+        last: int64 `[B, 1]`, the last position that each row holds; what is beyond is read there.
     """
-    end = (count.long() + (_GROUP - 1)).bitwise_and(-_GROUP)
-    return ops.symbolic(
-        "Slice",
-        (columns, torch.zeros(1, dtype=torch.int64), end),
-        dtype=columns.dtype,
-        shape=columns.shape,
+    batch, kv_heads, capacity, _ = half.shape
+    heads = torch.arange(batch)[:, None] * kv_heads + torch.arange(kv_heads)  # [B, G]
+    return heads[..., None] * capacity + columns.minimum(last)[:, None]
+
+
+def attend_to_cells(
+    query: Tensor, cache: LayerCache, cells: Tensor, mask: Tensor, scale: float | None
+) -> Tensor:
+    """Gathers keys and values, and attends from `query [B, H, S, D]`: `[B, S, H, D]`.
+
+    Args:
+        cells: as `cache_cells` gives them.
+        mask: of the operator, `[B, 1 or H, S, T]`.
+    """
+    keys, values = (take(half.flatten(0, 2), cells) for half in cache)  # [B, G, T, D]
+    mixed = ops.symbolic(
+        "Attention",
+        (query, keys, values, mask),
+        scale_attribute(scale),
+        dtype=query.dtype,
+        shape=query.shape,
         version=24,
     )
+    return mixed.transpose(1, 2)
