@@ -16,18 +16,18 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 
+from export.artefact_files import FileContent, open_files
 from export.manifest import (
+    TARGET_TOKENIZER_FILE,
     TOKENIZER_FILE,
     Device,
-    FileContent,
     GraphSpec,
     Manifest,
     ManifestError,
     load_manifest,
-    open_files,
-    session_settings,
 )
 from export.session import open_session, release
+from export.session_settings import session_settings
 
 Files = Mapping[str, FileContent]
 
@@ -53,6 +53,11 @@ class Artefact:
     def tokenizer(self) -> bytes:
         """The content of tokenizer.json."""
         return self.files[TOKENIZER_FILE][:]
+
+    @property
+    def target_tokenizer(self) -> bytes:
+        """The content of target_tokenizer.json; of tokenizer.json where targets have no other."""
+        return self.files.get(TARGET_TOKENIZER_FILE, self.files[TOKENIZER_FILE])[:]
 
     def graph(self, role: str) -> ir.Graph:
         """A graph, its weights read only when they are looked at.

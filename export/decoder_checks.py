@@ -10,6 +10,7 @@ import onnxruntime as ort
 from export.decoder_expectations import LONGEST_PROMPT, DecoderExpectations, Ids, Logits
 from export.decoder_run import DecoderRun, MoverRun
 from export.manifest import GraphSpec
+from export.mover_checks import check_moves
 from export.parity import Check, Tolerance, compare
 
 _PREFILLS = ((1,), (2,), (17,), (LONGEST_PROMPT,), (5, 1), (3, 29, 12), (2, 1, 9, 4, 16, 7, 3))
@@ -104,42 +105,16 @@ class DecoderChecks:
             )
 
     def greedy(self) -> Iterator[Check]:
-        """The same tokens as the oracle over many steps.
-
-        Where the oracle's two likeliest tokens are closer than the tolerance allows either to
-        move, both are right, and the comparison ends there.
-        """
+        """The same tokens as the oracle over many steps."""
         expected, prompt = self._expected, self._expected.greedy_prompt
-        steps, wanted = len(expected.greedy_tokens), expected.greedy_tokens
-        found = self._generate(prompt, steps)
-        shape = f"{steps} tokens after {len(prompt)}"
-        differing = [i for i in range(steps) if found[i] != wanted[i]]
-        if differing and self._tolerance.ties(expected.greedy_logits[differing[0]]):
-            note = f"a tie at token {differing[0]}, where the comparison ends"
-            yield Check("greedy tokens", shape, 0.0, 0.0, note)
-        else:
-            note = f"the first at token {differing[0]}" if differing else ""
-            yield Check("greedy tokens", shape, float(len(differing)), 0.0, note)
+        wanted = expected.greedy_tokens
+        found = self._generate(prompt, len(wanted))
+        shape = f"{len(wanted)} tokens after {len(prompt)}"
+        yield self._tolerance.compare_tokens(shape, found, wanted, expected.greedy_logits)
 
     def move(self) -> Iterator[Check]:
         """A moved span is exact, and the row untouched elsewhere."""
-        run = self._run(slots=3)
-        generator = np.random.default_rng(0)
-        for cache in run.caches.values():
-            cache[:] = generator.standard_normal(cache.shape)
-        half = self._capacity // 2
-        spans = {(1, 0, 0), (half + 1, 0, 0), (self._capacity, 0, 0), (half, half, 0), (half, 1, 1)}
-        for length, start, to in sorted(spans):
-            before = {name: cache.copy() for name, cache in run.caches.items()}
-            MoverRun(self._mover).move(run, 2, 1, length, start, to)
-            for cache in before.values():
-                cache[1, :, to : to + length] = cache[2, :, start : start + length]
-            found, wanted = (
-                np.concatenate([cache.ravel() for cache in caches.values()])
-                for caches in (run.caches, before)
-            )
-            shape = f"{length} of {self._capacity} positions, {start} to {to}, {len(before)} caches"
-            yield compare("moved row", shape, found, wanted, bound=0.0)
+        return check_moves(MoverRun(self._mover), self._run(slots=3).caches)
 
     def _run(self, slots: int = 1) -> DecoderRun:
         return DecoderRun(self._decoder, self._graph, slots, self._capacity)

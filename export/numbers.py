@@ -22,10 +22,15 @@ from export.recipe import DriftBounds
 from export.reference import (
     Arrays,
     decoder_reference,
+    encoder_decoder_reference,
     encoder_reference,
     replay_decoder,
     replay_encoder,
+    replay_encoder_decoder,
 )
+from export.source_checks import SourceChecks, expect_of_sources
+from export.target_checks import TargetChecks
+from export.target_expectations import expect_of_targets
 from model.config import Kind, Pooling, PoolingMode
 from model.transformer import Transformer
 
@@ -62,6 +67,12 @@ def pooling_of(manifest: Manifest) -> Pooling:
     """The pooling that the manifest of whatever embeds states."""
     assert manifest.pooling is not None
     return Pooling(PoolingMode(manifest.pooling.mode), manifest.pooling.normalize)
+
+
+def start_of(manifest: Manifest) -> int:
+    """What every target of an encoder-decoder begins with."""
+    assert manifest.special_ids.decoder_start is not None
+    return manifest.special_ids.decoder_start
 
 
 @dataclass(frozen=True)
@@ -155,8 +166,73 @@ class DecoderNumbers:
         )
 
 
+@dataclass(frozen=True)
+class EncoderDecoderNumbers:
+    """The embeddings of an encoder-decoder, what is read of its sources, and its targets."""
+
+    artefact: Artefact
+
+    def expect(self, model: Transformer) -> Compare:
+        artefact, manifest = self.artefact, self.artefact.manifest
+        limits = manifest.limits
+        embed = EncoderNumbers(artefact).expect(model)
+        sources = expect_of_sources(model, artefact.tokenizer, limits.max_input)
+        targets = expect_of_targets(
+            model, artefact.tokenizer, artefact.target_tokenizer, start_of(manifest), limits
+        )
+
+        def compare(tolerance: Tolerance) -> NumberChecks:
+            sessions = {role: artefact.session(role) for role in manifest.graphs}
+            source = SourceChecks(sources, sessions["encoder"], tolerance)
+            target = TargetChecks(
+                targets,
+                sessions["encoder"],
+                sessions["decoder"],
+                sessions["mover"],
+                manifest.graphs["decoder"],
+                tolerance,
+            )
+            return {
+                **embed(tolerance),
+                "embeddings fetched alone": source.embeddings_alone,
+                "what is read of sources": source.memory,
+                "sources alone and batched": source.alone_and_batched,
+                "cached decode": target.cached_decode,
+                "batched decode": target.decode,
+                "decode in larger slots": target.capacity,
+                "greedy tokens": target.greedy,
+                "moved rows": target.move,
+            }
+
+        return compare
+
+    def drift(self, model: Transformer, bounds: DriftBounds) -> Iterator[Check]:
+        return EncoderNumbers(self.artefact).drift(model, bounds)
+
+    def reference(self, model: Transformer) -> Arrays:
+        artefact, manifest = self.artefact, self.artefact.manifest
+        return encoder_decoder_reference(
+            model,
+            pooling_of(manifest),
+            artefact.tokenizer,
+            artefact.target_tokenizer,
+            start_of(manifest),
+            manifest.limits,
+        )
+
+    def replay(self, reference: Arrays, tolerance: Tolerance) -> Iterator[Check]:
+        artefact = self.artefact
+        return replay_encoder_decoder(
+            reference,
+            artefact.session("encoder"),
+            artefact.session("decoder"),
+            artefact.manifest.graphs["decoder"],
+            tolerance,
+        )
+
+
 _KINDS: dict[Kind, Callable[[Artefact], Numbers]] = {
     Kind.ENCODER: EncoderNumbers,
     Kind.DECODER: DecoderNumbers,
-    Kind.ENCODER_DECODER: EncoderNumbers,
+    Kind.ENCODER_DECODER: EncoderDecoderNumbers,
 }

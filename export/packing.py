@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
 
+PACKED_INPUTS = ("input_ids", "positions", "pad_map", "unpad_map", "lengths")
+
 
 def pack(texts: Sequence[Ids]) -> dict[str, Ids]:
     """The graph's inputs for some texts, each at least one id long.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -66,6 +67,21 @@ class Tolerance:
         if check.difference is None or not self.relative:
             return check
         return replace(check, difference=float(spreads(found, wanted).max(initial=0.0)))
+
+    def compare_tokens(
+        self, shape: str, found: Sequence[int], wanted: Sequence[int], scores: NDArray[Any]
+    ) -> Check:
+        """Compares greedy tokens; `scores [tokens, vocab]` are those that the wanted came from.
+
+        Where the two likeliest tokens are closer than either may move, both are right, and the
+        comparison ends there.
+        """
+        differing = [i for i, token in enumerate(wanted) if found[i] != token]
+        if differing and self.ties(scores[differing[0]]):
+            note = f"a tie at token {differing[0]}, where the comparison ends"
+            return Check("greedy tokens", shape, 0.0, 0.0, note)
+        note = f"the first at token {differing[0]}" if differing else ""
+        return Check("greedy tokens", shape, float(len(differing)), 0.0, note)
 
     def ties(self, scores: NDArray[Any]) -> bool:
         """Whether either of a row's two largest numbers `[width]` may be found the larger."""

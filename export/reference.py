@@ -3,6 +3,8 @@
 encoder   `input_ids`, `positions`, `pad_map`, `unpad_map`, `lengths` of one batch, `embeddings`
 decoder   steps of one row, one after the other on one cache: `step.{i}.input_ids [1, S]`,
           `step.{i}.logit_positions [n]` and `step.{i}.logits [n, vocab]`
+both      the encoder's batch as sources, then steps of as many rows, one token each:
+          `step.{i}.input_ids [B, 1]` and `step.{i}.logits [B, vocab]`
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
 
+from export.artefact_files import FileContent
 from export.decoder_run import DecoderRun
 from export.encoder_checks import random_texts, reference_embeddings
-from export.manifest import REFERENCE_FILE, FileContent, GraphSpec, ManifestError
-from export.packing import pack
+from export.manifest import REFERENCE_FILE, GraphSpec, Limits, ManifestError
+from export.packing import PACKED_INPUTS, pack
 from export.parity import Check, Tolerance, compare
 from export.passage import passage_rows
+from export.source_run import encode_sources
+from export.target_expectations import passage_targets, target_logits
 from model.config import Pooling
 from model.generate import logits
 from model.transformer import Transformer
@@ -32,6 +37,7 @@ Arrays = dict[str, NDArray[Any]]
 
 _TEXTS = (1, 7, 40)  # tokens of each text
 _STEPS = (17, 1, 1, 5, 1)  # new tokens of each step
+_TARGET_STEPS = 5  # of one token each
 _NAME = "reference"
 _STORED = "stored reference"
 
@@ -57,6 +63,33 @@ def decoder_reference(model: Transformer, tokenizer: bytes, max_positions: int) 
         arrays[f"step.{index}.logit_positions"] = np.array([step.size - 1])
         arrays[f"step.{index}.logits"] = wanted[start + step.size - 1 :][:1]
         start += size
+    return arrays
+
+
+def encoder_decoder_reference(
+    model: Transformer,
+    pooling: Pooling,
+    tokenizer: bytes,
+    target_tokenizer: bytes,
+    start: int,
+    limits: Limits,
+) -> Arrays:
+    """One batch of sources, and the first steps of their targets."""
+    lengths = [min(length, limits.max_input) for length in _TEXTS]
+    rows = passage_rows(tokenizer, model.config.vocab_size, len(lengths), max(lengths))
+    sources = [row[:length] for row, length in zip(rows, lengths, strict=True)]
+    targets = passage_targets(
+        target_tokenizer,
+        model.config.decoder_vocab_size,
+        start,
+        len(sources),
+        min(_TARGET_STEPS, limits.max_positions),
+    )
+    arrays: Arrays = {**pack(sources), "embeddings": reference_embeddings(model, pooling, sources)}
+    wanted = target_logits(model, sources, targets)
+    for step in range(targets.shape[1]):
+        arrays[f"step.{step}.input_ids"] = targets[:, step : step + 1]
+        arrays[f"step.{step}.logits"] = wanted[:, step]
     return arrays
 
 
@@ -97,7 +130,7 @@ def replay_encoder(
     reference: Arrays, session: ort.InferenceSession, tolerance: Tolerance
 ) -> Iterator[Check]:
     """Runs the stored batch and compares."""
-    inputs = {name: array for name, array in reference.items() if name != "embeddings"}
+    inputs = {name: reference[name] for name in PACKED_INPUTS}
     wanted = reference["embeddings"]
     found = session.run(["embeddings"], inputs)[0]
     yield tolerance.compare(_NAME, f"batch {len(wanted)}", found, wanted)
@@ -107,7 +140,7 @@ def replay_decoder(
     reference: Arrays, session: ort.InferenceSession, graph: GraphSpec, tolerance: Tolerance
 ) -> Iterator[Check]:
     """Runs the stored steps and compares each."""
-    steps = sorted({int(name.split(".")[1]) for name in reference})
+    steps = _steps(reference)
     inputs = [reference[f"step.{step}.input_ids"] for step in steps]
     run = DecoderRun(session, graph, slots=1, capacity=sum(ids.shape[1] for ids in inputs))
     past = 0
@@ -117,3 +150,30 @@ def replay_decoder(
         shape = f"past {past}, {input_ids.shape[1]} new tokens"
         yield tolerance.compare(_NAME, shape, found, reference[f"step.{step}.logits"])
         past += input_ids.shape[1]
+
+
+def replay_encoder_decoder(
+    reference: Arrays,
+    encoder: ort.InferenceSession,
+    decoder: ort.InferenceSession,
+    graph: GraphSpec,
+    tolerance: Tolerance,
+) -> Iterator[Check]:
+    """Runs the stored sources, then the stored steps of their targets, and compares each."""
+    yield from replay_encoder(reference, encoder, tolerance)
+    lengths = reference["lengths"].tolist()
+    sources = np.split(reference["input_ids"], np.cumsum(lengths)[:-1])
+    steps = _steps(reference)
+    run = DecoderRun(decoder, graph, len(sources), len(steps), max(lengths))
+    encoded = encode_sources(encoder, sources)
+    for slot, length in enumerate(lengths):
+        run.read_source(slot, encoded, slot, length)
+    for past, step in enumerate(steps):
+        found = run.step(reference[f"step.{step}.input_ids"], [past] * len(sources))
+        shape = f"batch {len(sources)}, past {past}"
+        yield tolerance.compare(_NAME, shape, found, reference[f"step.{step}.logits"])
+
+
+def _steps(reference: Arrays) -> list[int]:
+    """The numbers of the stored steps."""
+    return sorted({int(name.split(".")[1]) for name in reference if name.startswith("step.")})

@@ -170,7 +170,7 @@ def test_a_move_is_exact_and_leaves_the_rest_alone(llama: DecoderPair) -> None:
     run = _random_run(llama, slots=3)
     before = {name: cache.copy() for name, cache in run.caches.items()}
     for length in (1, 17, _CAPACITY):
-        llama.mover.move(run, source=2, destination=0, length=length)
+        llama.mover.move(run.caches, 2, run.caches, 0, length)
         for name, cache in run.caches.items():
             np.testing.assert_array_equal(cache[0, :, :length], before[name][2, :, :length])
             np.testing.assert_array_equal(cache[0, :, length:], before[name][0, :, length:])
@@ -182,7 +182,7 @@ def test_a_moved_row_decodes_to_the_same_bits(llama: DecoderPair) -> None:
     run = _canaried(llama, slots=4)
     run.step(prompt[None, :19], [0], first_slot=3, logit_positions=())
     stayed = run.step(prompt[None, 19:], [19], first_slot=3)
-    llama.mover.move(run, source=3, destination=1, length=19)
+    llama.mover.move(run.caches, 3, run.caches, 1, length=19)
     moved = run.step(prompt[None, 19:], [19], first_slot=1)
     np.testing.assert_array_equal(moved, stayed)
 
