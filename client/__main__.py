@@ -96,6 +96,7 @@ def embed(session: Session, /, texts: tuple[str, ...], **options: Any) -> None:
 @click.option("--system", help="What the system says first; with --chat.")
 @click.option("--stream", is_flag=True, help="Print the text as it is generated.")
 @click.option("--model", help="Which model; needed where several generate.")
+@click.option("--decoder-prompt", metavar="TEXT", help="How the target of PROMPT begins.")
 @click.option("--max-new-tokens", type=_UINT32)
 @click.option("--min-new-tokens", type=_UINT32)
 @click.option("--temperature", type=float, help="0 is greedy.")
@@ -120,7 +121,7 @@ def embed(session: Session, /, texts: tuple[str, ...], **options: Any) -> None:
 def generate(
     session: Session, /, prompt: str, chat: bool, system: str | None, stream: bool, **options: Any
 ) -> None:
-    """Generates text after PROMPT; `-` reads it from stdin."""
+    """Generates text after PROMPT, or from it where it is a source; `-` reads it from stdin."""
     if system is not None and not chat:
         raise click.UsageError("--system goes with --chat")
     if stream and not session.json and (options["n"] or 1) > 1:

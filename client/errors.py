@@ -8,6 +8,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+_OWN_END = "Channel closed!"  # what gRPC says among other things where the caller closes it
 _CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -33,13 +34,20 @@ class CallFailed(Exception):
 
 
 def call_failed(error: grpc.RpcError) -> CallFailed:
-    """The failure that a channel raised; synchronous and asynchronous errors look the same."""
+    """The failure that a channel raised; synchronous and asynchronous errors look the same.
+
+    A call that its caller cancels raises no error, so one that is cancelled was so by the server:
+    it closes, has not begun the call, and is unavailable for it as for any that comes later.
+    """
     try:
         status = rpc_status.from_call(cast("grpc.Call", error))  # what it reads, errors have too
     except ValueError:  # details that contradict the status: the status counts
         status = None
     retry_after = None if status is None else _retry_after(status)
-    return CallFailed(error.code(), error.details() or "no details", retry_after)
+    code, message = error.code(), error.details() or "no details"
+    if code is grpc.StatusCode.CANCELLED and _OWN_END not in message:
+        code, message = grpc.StatusCode.UNAVAILABLE, f"the server cancelled the call: {message}"
+    return CallFailed(code, message, retry_after)
 
 
 def item_failed(status: status_pb2.Status) -> CallFailed:

@@ -30,6 +30,8 @@ class GenerateOptions(TypedDict, total=False):
     """Fields of `formerd.v1.GenerateRequest`, those of its parts among them."""
 
     model: str
+    # How the target begins: a text or its ids; of encoder-decoder models only.
+    decoder_prompt: str | Sequence[int]
     # How the next token is chosen.
     temperature: float
     top_k: int

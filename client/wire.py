@@ -83,11 +83,13 @@ def generate_request(prompt: Prompt, options: GenerateOptions) -> generation_pb2
     """
     rest: dict[str, Any] = dict(options)
     sampling, stopping, output = (_take(rest, names) for names in (_SAMPLING, _STOPPING, _OUTPUT))
+    begun = rest.pop("decoder_prompt", None)
     beam = _take(rest, ("beam_width", "length_penalty"))
     if "beam_width" in beam:
         beam["width"] = beam.pop("beam_width")
     return generation_pb2.GenerateRequest(
         **_prompt_field(prompt),
+        decoder_prompt=None if begun is None else _decoder_prompt(begun),
         sampling=generation_pb2.Sampling(**sampling) if sampling else None,
         stopping=generation_pb2.Stopping(**stopping) if stopping else None,
         output=generation_pb2.Output(**output) if output else None,
@@ -171,6 +173,12 @@ def _prompt_field(prompt: Prompt) -> dict[str, Any]:
         messages = [{"role": turn.role, "content": turn.content} for turn in turns]
         return {"chat": generation_pb2.Chat(messages=messages)}
     return {"tokens": tokens_pb2.TokenIds(ids=cast("Sequence[int]", prompt))}
+
+
+def _decoder_prompt(begun: str | Sequence[int]) -> generation_pb2.DecoderPrompt:
+    if isinstance(begun, str):
+        return generation_pb2.DecoderPrompt(text=begun)
+    return generation_pb2.DecoderPrompt(tokens=tokens_pb2.TokenIds(ids=begun))
 
 
 def _take(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

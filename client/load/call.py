@@ -76,7 +76,6 @@ def _end_of(failure: CallFailed, attempt: Attempt) -> End:
             return End.REFUSED
         case grpc.StatusCode.DEADLINE_EXCEEDED if attempt.deadline is not None:
             return End.EXPIRED
-        # The caller has not cancelled it: a server that closes cancels what it has not begun.
-        case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+        case grpc.StatusCode.UNAVAILABLE:
             return End.UNAVAILABLE
     return End.FAILED

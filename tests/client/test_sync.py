@@ -53,6 +53,28 @@ def test_a_call_that_takes_too_long_ends() -> None:
         assert caught.value.retry_after is None
 
 
+def test_what_a_closing_server_cancels_is_unavailable_and_may_be_tried_again() -> None:
+    closing = fail(grpc.StatusCode.CANCELLED, "CANCELLED")
+    with serve(Script([closing, closing])) as target:
+        with Client(target) as client, pytest.raises(CallFailed, match="cancelled the") as caught:
+            client.embed("a")
+        assert caught.value.code is grpc.StatusCode.UNAVAILABLE
+        with Client(target, retry=Retry(retries=1, first_delay=0.01)) as client:
+            assert client.embed("a").items
+
+
+def test_closing_the_client_cancels_its_calls() -> None:
+    generation = EndlessGeneration()
+    with serve(Script(), generation) as target, Client(target) as client:
+        events = client.stream("hello")
+        next(events)
+        client.close()
+        with pytest.raises(CallFailed) as caught:
+            list(events)
+        assert caught.value.code is grpc.StatusCode.CANCELLED
+        assert generation.cancelled.wait(5.0)
+
+
 def test_closing_a_stream_cancels_the_call() -> None:
     generation = EndlessGeneration()
     with serve(Script(), generation) as target, Client(target) as client:

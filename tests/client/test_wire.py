@@ -80,7 +80,7 @@ def test_every_option_reaches_a_field_of_the_request() -> None:
     values = {"float": 0.5, "int": 1, "bool": True, "str": "s"}
     for name, kind in GenerateOptions.__annotations__.items():
         spelled = str(getattr(kind, "__forward_arg__", kind))
-        value = values.get(spelled) or ({1: 0.5} if "Mapping" in spelled else None)
+        value = values.get(spelled.partition(" | ")[0]) or ({1: 0.5} if "Mapping" in spelled else None)
         value = value or (["x"] if "str" in spelled else [1])
         request = wire.generate_request("p", {name: value})  # type: ignore[misc]
         assert len(request.ListFields()) == 2, name
@@ -93,6 +93,10 @@ def test_chat_and_ids_have_fields_of_their_own() -> None:
         ("user", "hi"),
     ]
     assert list(wire.generate_request((3, 4), {}).tokens.ids) == [3, 4]
+    begun = wire.generate_request("p", {"decoder_prompt": "Der"}).decoder_prompt
+    assert begun == generation_pb2.DecoderPrompt(text="Der")
+    begun = wire.generate_request("p", {"decoder_prompt": [5, 6]}).decoder_prompt
+    assert list(begun.tokens.ids) == [5, 6]
     assert wire.generate_request([], {}).WhichOneof("input") == "tokens"  # refused by the server
 
 
