@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 
 import grpc
 
-from server.call import Calls, Context, end
 from server.caller import bearer_token
+from server.calls import Calls
+from server.context import Context, end
 from server.errors import Unauthenticated
 from server.token_file import TokenFile
 

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from structlog.typing import FilteringBoundLogger
 
-from server.call import Calls
+from server.calls import Calls
 from server.expendable import ExpendableThread, run_expendably
 from server.health import Health
 from server.listener import SERVICES, bind, make_grpc_server

@@ -14,7 +14,7 @@ from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
 from server.authentication import Authentication
-from server.call import Calls
+from server.calls import Calls
 from server.health import Health
 from server.malformed import MalformedMessages
 from server.models import Models

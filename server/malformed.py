@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from server.call import Calls, Context, end
+from server.calls import Calls
+from server.context import Context, end
 from server.errors import InvalidInput
 
 _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"

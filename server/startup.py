@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
-from server.call import Calls
+from server.calls import Calls
 from server.daemon import Daemon, Exit
 from server.expendable import run_expendably
 from server.loading import load_artefacts, make_models

@@ -10,7 +10,9 @@ from formerd.v1 import embedding_pb2 as pb
 from formerd.v1.embedding_pb2_grpc import EmbeddingServiceServicer
 
 from export.manifest import Task
-from server.call import Call, Calls, Context, end, write
+from server.call import Call
+from server.calls import Calls
+from server.context import Context, end, write
 from server.conversion.embedding import read_embed_request, write_embeddings
 from server.conversion.status import rpc_status
 from server.encoder_engine import EncoderEngine

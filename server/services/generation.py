@@ -11,8 +11,10 @@ from formerd.v1 import generation_pb2 as pb
 from formerd.v1.generation_pb2_grpc import GenerationServiceServicer
 
 from export.manifest import Task
-from server.call import Call, Calls, Context, write
+from server.call import Call
 from server.caller import partition_of
+from server.calls import Calls
+from server.context import Context, write
 from server.conversion.answer_size import (
     check_answer_fits,
     check_events_fit,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from formerd.v1 import models_pb2 as pb
 from formerd.v1.models_pb2_grpc import ModelServiceServicer
 
-from server.call import Calls, Context
+from server.calls import Calls
+from server.context import Context
 from server.conversion.model_description import write_model
 from server.conversion.tokens import detokenize, tokenize
 from server.models import Models

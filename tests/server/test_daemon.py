@@ -14,7 +14,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from prometheus_client import CollectorRegistry
 from structlog.testing import LogCapture
 
-from server.call import Calls
+from server.calls import Calls
 from server.daemon import Daemon, Exit
 from server.encoder_engine import EncoderEngine
 from server.metrics import Metrics
