@@ -1,0 +1,1 @@
+"""A tour: three models from one server, pronouncing, searching, chatting and counting."""
