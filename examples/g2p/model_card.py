@@ -43,6 +43,14 @@ The others have to be read, and many are names from other languages. Measured we
 phones in turn (greedy decoding) from the weights as they are stored; from 32 bits,
 {changed} of the answers would be another. `metrics.json` holds the same figures.
 
+## How to use it
+
+```
+python -m export build assets/g2p --output build/artefacts/g2p
+python -m server build/artefacts/g2p
+python -m client generate "worcestershire" --model g2p
+```
+
 ## How it was made
 
 ```

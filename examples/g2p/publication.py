@@ -66,6 +66,7 @@ def as_checkpoint(model: Transformer) -> Checkpoint:
         max_input=MAX_POSITIONS,
         decoder_start_id=START_ID,
         eos_ids=(END_ID,),
+        generation={"max_new_tokens": MAX_POSITIONS - 1},  # the start takes a position
     )
 
 

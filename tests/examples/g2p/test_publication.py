@@ -28,6 +28,7 @@ def test_the_checkpoint_is_what_was_measured(trained: Training, tmp_path: Path) 
     assert checkpoint.config == replace(trained.recipe.transformer(), dropout=0.0)
     assert checkpoint.decoder_start_id == 0
     assert checkpoint.eos_ids == (1,)
+    assert checkpoint.generation == {"max_new_tokens": 63}
     with safe_open(tmp_path / "model.safetensors", framework="pt") as file:
         assert {str(file.get_tensor(name).dtype) for name in file.keys()} == {"torch.float16"}  # noqa: SIM118
 
