@@ -14,9 +14,10 @@ from pathlib import Path
 import torch
 
 from export.artefact import Artefact
+from export.artefact_files import open_files
 from export.half_range import check_half_range
 from export.held_weights import hold_weights
-from export.manifest import REFERENCE_FILE, Manifest, open_files
+from export.manifest import REFERENCE_FILE, Manifest
 from export.manifest_checks import check_manifest
 from export.memory import give_back_memory
 from export.numbers import NumberChecks, Numbers, numbers_of

@@ -1,6 +1,6 @@
 """The manifest: what an artefact is, and the contract between export and server.
 
-Imports nothing but the standard library, so that the server can read it without torch. The file
+Imports nothing beyond the standard library, so that the server can read it without torch. The file
 `manifest.json` is the canonical JSON (sorted keys, UTF-8, no spaces) of the whole manifest; any
 other spelling of the same content is refused. `digest` is the sha256 of the canonical JSON without
 `digest` and `built_at`: it is the artefact's identity.
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import stat
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from types import UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self
+
+from export.typed_json import MistypedJson, canonical_json, read_as
 
 FORMAT_VERSION = 2
 MANIFEST_FILE = "manifest.json"
@@ -27,8 +25,6 @@ TARGET_TOKENIZER_FILE = "target_tokenizer.json"
 REFERENCE_FILE = "reference.npz"
 PARITY_FILE = "parity.json"
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-
-FileContent = mmap | bytes
 
 _FILE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -244,7 +240,10 @@ class Manifest:
                 f"{MANIFEST_FILE} has format version {version}; this program reads "
                 f"{FORMAT_VERSION}: build the artefact again"
             )
-        manifest: Self = _read(cls, values, MANIFEST_FILE)
+        try:
+            manifest: Self = read_as(cls, values, MANIFEST_FILE)
+        except MistypedJson as error:
+            raise ManifestError(str(error)) from None
         if manifest.to_bytes() != content:
             raise ManifestError(f"{MANIFEST_FILE} is not in canonical form")
         if manifest.compute_digest() != manifest.digest:
@@ -263,168 +262,3 @@ def load_manifest(directory: Path) -> Manifest:
     except OSError as error:
         raise ManifestError(f"cannot read {MANIFEST_FILE}: {error.strerror}") from None
     return Manifest.from_bytes(content)
-
-
-def verify_files(directory: Path, manifest: Manifest) -> None:
-    """Compares size and sha256 of every listed file.
-
-    Raises:
-        ManifestError: naming each file that is missing, unreadable or different.
-    """
-    open_files(directory, manifest)
-
-
-def open_files(directory: Path, manifest: Manifest) -> dict[str, FileContent]:
-    """The content of every listed file, mapped read-only.
-
-    Each is opened once, so what was compared is what is read, wherever a link leads later.
-
-    Raises:
-        ManifestError: as `verify_files`.
-    """
-    contents, problems = {}, []
-    for name, spec in sorted(manifest.files.items()):
-        try:
-            contents[name] = _open_file(directory / name, spec)
-        except (FileNotFoundError, IsADirectoryError):
-            problems.append(f"{name} is missing or not a regular file")
-        except OSError as error:
-            problems.append(f"{name} cannot be read: {error.strerror}")
-        except ManifestError as error:
-            problems.append(f"{name} {error}")
-    if problems:
-        raise ManifestError("; ".join(problems))
-    return contents
-
-
-def describe_file(path: Path) -> FileSpec:
-    """Size and sha256 of a file."""
-    return FileSpec(size=path.stat().st_size, sha256=_sha256(path))
-
-
-def canonical_json(values: Any) -> bytes:
-    """Sorted keys, UTF-8, no spaces."""
-    text = json.dumps(
-        values, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-    )
-    return text.encode()
-
-
-@dataclass(frozen=True)
-class SessionSettings:
-    """How ONNX Runtime opens a graph: the same for the parity gate and the server."""
-
-    config_entries: dict[str, str]
-    enable_mem_pattern: bool
-    enable_cpu_mem_arena: bool
-    graph_optimization_level: str  # name of an onnxruntime.GraphOptimizationLevel
-    provider: str
-    provider_options: dict[str, str]
-
-
-def session_settings(device: Device, device_index: int = 0) -> SessionSettings:
-    """The settings for a device; the provider options of CUDA are explained in docs/."""
-    if device is Device.CPU:
-        return SessionSettings(
-            # Threads spin while a run lasts, which spares a step hundreds of wake-ups, and sleep
-            # between runs, when the event loop and other models want the processors. Processors
-            # without VNNI add int8 products in 16 bits, which overflow, unless told not to.
-            config_entries={
-                "session.intra_op.allow_spinning": "1",
-                "session.force_spinning_stop": "1",
-                "session.x64quantprecision": "1",
-            },
-            enable_mem_pattern=False,
-            enable_cpu_mem_arena=True,
-            graph_optimization_level="ORT_ENABLE_ALL",
-            provider="CPUExecutionProvider",
-            provider_options={},
-        )
-    return SessionSettings(
-        config_entries={
-            "session.use_device_allocator_for_initializers": "1",
-            "session.record_ep_graph_assignment_info": "1",
-        },
-        enable_mem_pattern=False,
-        enable_cpu_mem_arena=True,
-        graph_optimization_level="ORT_ENABLE_ALL",
-        provider="CUDAExecutionProvider",
-        provider_options={
-            "device_id": str(device_index),
-            "arena_extend_strategy": "kSameAsRequested",
-            "sdpa_kernel": "3",
-            "enable_cudnn": "0",
-            "use_tf32": "0",
-        },
-    )
-
-
-def _open_file(path: Path, spec: FileSpec) -> FileContent:
-    # Without blocking: opening a named pipe would wait for whoever writes to it.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ManifestError("is missing or not a regular file")
-        if status.st_size != spec.size:
-            raise ManifestError(f"has {status.st_size} bytes instead of {spec.size}")
-        if hashlib.file_digest(file, "sha256").hexdigest() != spec.sha256:
-            raise ManifestError("does not match its sha256")
-        return mmap(file.fileno(), 0, access=ACCESS_READ) if spec.size else b""
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _read(wanted: Any, value: Any, where: str) -> Any:
-    """Reads JSON values as the type `wanted`, naming the place of the first that does not fit."""
-    if is_dataclass(wanted):
-        return _read_dataclass(wanted, value, where)
-    origin, arguments = get_origin(wanted), get_args(wanted)
-    if origin in (Union, UnionType):
-        return _read_union(arguments, value, where)
-    if origin is tuple:
-        items = _expect(list, value, where)
-        return tuple(_read(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(items))
-    if origin is dict:
-        mapping = _expect(dict, value, where)
-        return {key: _read(arguments[1], item, f"{where}.{key}") for key, item in mapping.items()}
-    if wanted is Any:
-        return value
-    if issubclass(wanted, StrEnum):
-        if value not in list(wanted):
-            raise ManifestError(f"{where} is {value!r}; it must be one of {', '.join(wanted)}")
-        return wanted(value)
-    return _expect(wanted, value, where)
-
-
-def _read_dataclass(wanted: Any, value: Any, where: str) -> Any:
-    values = _expect(dict, value, where)
-    hints = get_type_hints(wanted)
-    names = [item.name for item in fields(wanted)]
-    if unknown := sorted(set(values) - set(names)):
-        raise ManifestError(f"{where} has unknown fields: {', '.join(unknown)}")
-    if missing := sorted(set(names) - set(values)):
-        raise ManifestError(f"{where} lacks {', '.join(missing)}")
-    return wanted(**{name: _read(hints[name], values[name], f"{where}.{name}") for name in names})
-
-
-def _read_union(arguments: tuple[Any, ...], value: Any, where: str) -> Any:
-    for argument in arguments:
-        if argument is type(None):
-            if value is None:
-                return None
-            continue
-        try:
-            return _read(argument, value, where)
-        except ManifestError as error:
-            problem = error
-    raise problem
-
-
-def _expect(wanted: type, value: Any, where: str) -> Any:
-    right = isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
-    if not right:
-        raise ManifestError(f"{where} is {value!r}; it must be of type {wanted.__name__}")
-    return value

@@ -7,7 +7,9 @@ from mmap import MADV_DONTNEED, mmap
 
 import onnxruntime as ort
 
-from export.manifest import FileContent, GraphSpec, SessionSettings
+from export.artefact_files import FileContent
+from export.manifest import GraphSpec
+from export.session_settings import SessionSettings
 
 
 class SessionError(RuntimeError):

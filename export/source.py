@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.manifest import SourceSpec, describe_file
+from export.artefact_files import describe_file
+from export.manifest import SourceSpec
 
 PACKAGE_PREFIX = "package:"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from export.manifest import ManifestError, load_manifest, verify_files
+from export.artefact_files import verify_files
+from export.manifest import ManifestError, load_manifest
 
 ROOT = Path(__file__).resolve().parent.parent
 ARTEFACTS = ROOT / "build" / "artefacts"

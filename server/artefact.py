@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from export.artefact_files import FileContent, open_files
 from export.manifest import (
     MANIFEST_FILE,
     TOKENIZER_FILE,
-    FileContent,
     GraphSpec,
     Manifest,
     ManifestError,
     TensorSpec,
     load_manifest,
-    open_files,
 )
-from server.interface import expected_graphs
+from server.interface import expected_graphs, source_vocabulary_size
 
 
 class ArtefactError(Exception):
@@ -46,8 +45,8 @@ def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact
         expect_digest: `sha256:<hex>`, where the operator pins it.
 
     Raises:
-        ArtefactError: a file is missing or altered, the digest is another, or a graph's declared
-            interface is not the one that this server binds.
+        ArtefactError: a file is missing or altered, the digest is another, a graph's declared
+            interface is not the one that this server binds, or an id is none of the vocabulary.
     """
     try:
         manifest = load_manifest(directory)
@@ -57,6 +56,7 @@ def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact
             )
         files = open_files(directory, manifest)
         _check_interface(manifest)
+        _check_ids(manifest)
     except ManifestError as error:
         raise ArtefactError(f"{directory}: {error}") from None
     return Artefact(directory, manifest, files)
@@ -74,6 +74,28 @@ def _check_interface(manifest: Manifest) -> None:
     for role, graph in expected.items():
         for problem in _differences(graph, manifest.graphs[role]):
             raise ManifestError(f"{manifest.graphs[role].file} {problem}")
+
+
+def _check_ids(manifest: Manifest) -> None:
+    """Refuses ids that cannot be computed with, and targets that begin with nothing."""
+    start, rules = manifest.special_ids.decoder_start, manifest.decoding
+    if (start is not None) != (manifest.kind == "encoder_decoder"):
+        raise ManifestError(
+            f"special_ids.decoder_start is {start}; kind encoder_decoder needs one, and no other "
+            "kind has one"
+        )
+    source_vocabulary_size(manifest)
+    for name, ids in (
+        ("special_ids.decoder_start", (start,)),
+        ("decoding.first_id", (rules.first_id,)),
+        ("decoding.last_id", (rules.last_id,)),
+        ("decoding.forbidden_ids", rules.forbidden_ids),
+    ):
+        for each in ids:
+            if each is not None and not 0 <= each < manifest.vocabulary_size:
+                raise ManifestError(
+                    f"{name} is {each}; the vocabulary ends at {manifest.vocabulary_size - 1}"
+                )
 
 
 def _differences(expected: GraphSpec, declared: GraphSpec) -> Iterator[str]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import onnxruntime
 
-from export.manifest import Device, GraphSpec, SessionSettings, session_settings
+from export.manifest import Device, GraphSpec
+from export.session_settings import SessionSettings, session_settings
 from server.artefact import Artefact, ArtefactError
 from server.cuda import PROVIDER, DeviceError, check_placement, load_libraries, why_not_loaded
 from server.errors import OverLimit, ServerError, StepFailed

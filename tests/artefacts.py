@@ -26,9 +26,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from export.artefact import Artefact
+from export.artefact_files import describe_file
 from export.build import BuildOptions, build
 from export.gate import check_artefact
-from export.manifest import MANIFEST_FILE, Manifest, Precision, describe_file, load_manifest
+from export.manifest import MANIFEST_FILE, Manifest, Precision, load_manifest
 from export.progress import SilentSteps
 from export.source import resolve_source
 from tests.checkpoints import (

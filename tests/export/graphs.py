@@ -13,9 +13,10 @@ from export.decoder_graph import decoder_graph
 from export.decoder_run import DecoderRun, MoverRun
 from export.encoder_graph import encoder_graph
 from export.graph import write_graph
-from export.manifest import Device, GraphSpec, load_manifest, session_settings
+from export.manifest import Device, GraphSpec, load_manifest
 from export.mover_graph import write_mover_graph
 from export.session import open_session
+from export.session_settings import session_settings
 from model.checkpoint import Checkpoint
 from model.config import Pooling, TransformerConfig
 from model.transformer import Transformer

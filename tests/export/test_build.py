@@ -16,16 +16,10 @@ import pytest
 import torch
 
 from export.artefact import Artefact
+from export.artefact_files import open_files
 from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
 from export.gate import GateTask, check_artefact
-from export.manifest import (
-    MANIFEST_FILE,
-    PARITY_FILE,
-    Device,
-    Precision,
-    load_manifest,
-    open_files,
-)
+from export.manifest import MANIFEST_FILE, PARITY_FILE, Device, Precision, load_manifest
 from export.parity import ParityReport
 from export.progress import SilentSteps, Steps
 from export.source import resolve_source

@@ -26,12 +26,9 @@ from export.manifest import (
     SpecialIds,
     Task,
     TensorSpec,
-    canonical_json,
-    describe_file,
     load_manifest,
-    session_settings,
-    verify_files,
 )
+from export.typed_json import canonical_json
 
 MANIFEST = Manifest(
     name="sample",
@@ -170,32 +167,6 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
         load_manifest(tmp_path)
     (tmp_path / MANIFEST_FILE).write_bytes(MANIFEST.to_bytes())
     assert load_manifest(tmp_path) == MANIFEST
-
-
-def test_every_file_that_differs_is_named(tmp_path: Path) -> None:
-    for name in ("a", "b", "c", "d"):
-        (tmp_path / name).write_bytes(b"content")
-    good = describe_file(tmp_path / "a")
-    manifest = replace(
-        MANIFEST, graphs={}, files={"a": good, "b": good, "c": good, "d": good, "e": good}
-    )
-    (tmp_path / "b").write_bytes(b"contend")
-    (tmp_path / "c").write_bytes(b"short")
-    (tmp_path / "d").unlink()
-    (tmp_path / "d").mkdir()
-    with pytest.raises(ManifestError) as caught:
-        verify_files(tmp_path, manifest)
-    assert str(caught.value).split("; ") == [
-        "b does not match its sha256",
-        "c has 5 bytes instead of 7",
-        "d is missing or not a regular file",
-        "e is missing or not a regular file",
-    ]
-
-
-def test_settings_name_the_provider_of_the_device() -> None:
-    assert session_settings(Device.CPU).provider == "CPUExecutionProvider"
-    assert session_settings(Device.CUDA, 3).provider_options["device_id"] == "3"
 
 
 def _places(values: Any) -> Iterator[tuple[Any, ...]]:

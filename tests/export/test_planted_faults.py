@@ -20,13 +20,8 @@ import onnx
 import pytest
 
 from export.gate import check_artefact
-from export.manifest import (
-    MANIFEST_FILE,
-    Manifest,
-    ManifestError,
-    canonical_json,
-    load_manifest,
-)
+from export.manifest import MANIFEST_FILE, Manifest, ManifestError, load_manifest
+from export.typed_json import canonical_json
 from export.progress import SilentSteps
 from export.reference import read_reference, write_reference
 from export.source import resolve_source

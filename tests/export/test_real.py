@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from export.artefact import Artefact
+from export.artefact_files import verify_files
 from export.build import BuildOptions, build
 from export.decoder_run import DecoderRun
 from export.encoder_checks import random_texts, reference_embeddings, run_encoder
-from export.manifest import load_manifest, verify_files
+from export.manifest import load_manifest
 from export.numbers import pooling_of
 from export.passage import passage_rows
 from export.progress import SilentSteps

@@ -15,9 +15,10 @@ from export.encoder_checks import random_texts, run_encoder
 from export.encoder_graph import encoder_graph
 from export.gate import check_artefact
 from export.graph import write_graph
-from export.manifest import Device, Precision, load_manifest, session_settings
+from export.manifest import Device, Precision, load_manifest
 from export.progress import SilentSteps
 from export.session import open_session
+from export.session_settings import session_settings
 from export.source import resolve_source
 from export.token_quantiser import PRODUCT, TokenQuantiser
 from model.config import Pooling, PoolingMode

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import server.session
-from export.manifest import SessionSettings, session_settings
+from export.session_settings import SessionSettings, session_settings
 from server.artefact import load_artefact
 from server.cuda import free_memory
 from server.decoder_runner import DecoderRunner
 from server.errors import OverLimit
 from server.limits import DecoderLimits
+from server.scheduler import Move
 from server.session import step_error
 from tests.gpu.experiment import Experiment, Findings, Rows, Setting, compare_logits
 
@@ -103,7 +104,7 @@ def moved_row(setting: Setting, findings: Findings) -> None:
     length = 200
     _fill(runner)
     runner.prefill(7, tokens[:length].tolist(), 0, logits=0)
-    runner.move(7, 1, 0, length)
+    runner.move(Move(7, 1, length))
     others = [row for row in range(_SLOTS) if row not in (1, 7)]
     findings.criteria["the other rows are untouched"] = all(
         (slab[others] == _CANARY).all() and (slab[1, :, length:] == _CANARY).all()
