@@ -20,6 +20,7 @@ from export.manifest import (
     MANIFEST_FILE,
     NAME_PATTERN,
     PARITY_FILE,
+    TARGET_TOKENIZER_FILE,
     TOKENIZER_FILE,
     Device,
     FileSpec,
@@ -34,10 +35,11 @@ from export.parity import ParityReport
 from export.progress import Steps
 from export.recipe import Recipe, find_recipe
 from export.source import Source
+from export.target_decoder_graph import target_decoder_graph
 from export.typed_json import canonical_json
 from model.checkpoint import Checkpoint
 from model.checkpoints import load_checkpoint
-from model.config import Kind, Pooling, PoolingMode
+from model.config import Kind, Pooling, PoolingMode, Positions
 
 
 class BuildError(ValueError):
@@ -161,18 +163,23 @@ def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
     """
     config = checkpoint.config
     read_decoding_rules(checkpoint)  # before anything is traced
-    if config.kind is Kind.ENCODER_DECODER:
-        raise BuildError(f"kind {config.kind} is not supported yet; encoder and decoder are")
     options.recipe.check_kind(config.kind)
     if options.max_length is not None and not 0 < options.max_length <= config.max_positions:
         raise BuildError(
             f"--max-length {options.max_length}; the model takes 1 to {config.max_positions} tokens"
+        )
+    if config.positions is Positions.RELATIVE and options.device is Device.CUDA:
+        raise BuildError(
+            f"positions {config.positions} with --device {options.device}: no GPU has verified "
+            "attention with a bias of distances; build it for cpu"
         )
     if config.kind is Kind.DECODER:
         if options.pooling is not None:
             raise BuildError(f"--pooling {options.pooling} is for encoders; this is a decoder")
         return checkpoint
     pooling = checkpoint.pooling
+    if pooling is None and config.kind is Kind.ENCODER_DECODER:
+        pooling = Pooling(PoolingMode.MEAN, normalize=False)  # which nobody trained it for
     if options.pooling is not None:
         pooling = Pooling(options.pooling, normalize=pooling is not None and pooling.normalize)
     if pooling is None:
@@ -209,6 +216,8 @@ def _write(draft: _Draft, steps: Steps) -> Manifest:
     checkpoint = apply_options(load_checkpoint(draft.source.path), options)
     steps.advance("tracing the graphs")
     (directory / TOKENIZER_FILE).write_bytes(checkpoint.tokenizer_json)
+    if checkpoint.target_tokenizer_json is not None:
+        (directory / TARGET_TOKENIZER_FILE).write_bytes(checkpoint.target_tokenizer_json)
     graphs = _write_graphs(checkpoint, options, directory)
     return draft_manifest(
         checkpoint,
@@ -227,15 +236,17 @@ def _write_graphs(
     recipe = options.recipe
     model = checkpoint.build().to(recipe.dtype)
     checkpoint.tensors.clear()  # the model has its own, and they are as large as the checkpoint
-    if checkpoint.config.kind is Kind.ENCODER:
+    config, graphs = checkpoint.config, {}
+    if config.has_encoder:
         assert checkpoint.pooling is not None
         encoder = encoder_graph(model, checkpoint.pooling, recipe.dtype)
-        return {"encoder": write_graph(encoder, directory, recipe.quantiser)}
-    decoder = decoder_graph(model, recipe.dtype, standard_ops=options.standard_ops)
-    return {
-        "decoder": write_graph(decoder, directory, recipe.quantiser),
-        "mover": write_mover_graph(checkpoint.config, recipe.number, directory),
-    }
+        graphs["encoder"] = write_graph(encoder, directory, recipe.quantiser)
+    if config.has_decoder:
+        source = target_decoder_graph if config.has_encoder else decoder_graph
+        decoder = source(model, recipe.dtype, standard_ops=options.standard_ops)
+        graphs["decoder"] = write_graph(decoder, directory, recipe.quantiser)
+        graphs["mover"] = write_mover_graph(config, recipe.number, directory)
+    return graphs
 
 
 def _seal(directory: Path, draft: Manifest, report: ParityReport) -> Manifest:
