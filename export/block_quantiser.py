@@ -14,7 +14,7 @@ from export.blocks import BLOCK, PARTS, Blocks
 from export.quantiser import HeldWeight, QuantisedWeight
 
 # Small tables, of which a token reads one row or none.
-_KEPT = frozenset(("positions", "types"))
+_KEPT = frozenset(("positions", "relative_bias", "types"))
 # The token table is read a row at a time and the output head decides between tokens: fewer bits
 # would save little of the one and spoil the other, and the two may be one.
 _ALWAYS_IN_EIGHT_BITS = frozenset(("tokens", "head"))

@@ -135,7 +135,7 @@ def attend_to_cells(
     mixed = ops.symbolic(
         "Attention",
         (query, keys, values, mask),
-        scale_attribute(scale),
+        {**scale_attribute(scale)},
         dtype=query.dtype,
         shape=query.shape,
         version=24,
