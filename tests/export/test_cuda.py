@@ -20,7 +20,7 @@ from export.source import resolve_source
 from export.weight_checks import float_constants
 from model.checkpoints.native import save_native
 from model.config import PoolingMode
-from tests.checkpoints import DECODER, ENCODER, tiny_checkpoint
+from tests.checkpoints import DECODER, ENCODER, RELATIVE_ENCODER_DECODER, tiny_checkpoint
 from tests.cuda.artefacts import cuda_decoder, cuda_encoder, cuda_learned_decoder
 from tests.export.test_precision import DECODERS, ENCODERS
 from tests.model.checkpoints.tiny_references import save
@@ -123,6 +123,13 @@ def test_max_pooling_is_refused() -> None:
     )
     with pytest.raises(BuildError, match=r"pooling max with --device cuda: .* cuDNN"):
         apply_options(tiny_checkpoint(ENCODER), options)
+
+
+def test_relative_positions_are_refused() -> None:
+    """No GPU has verified attention with a bias of distances."""
+    options = BuildOptions(Path("artefact"), "sample", device=Device.CUDA, precision=Precision.FP16)
+    with pytest.raises(BuildError, match=r"positions relative with --device cuda: .* for cpu"):
+        apply_options(tiny_checkpoint(RELATIVE_ENCODER_DECODER), options)
 
 
 @KINDS
