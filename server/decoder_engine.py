@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
 
 from server.artefact import Artefact
-from server.careful_runner import Runner
 from server.decoder_runner import DecoderRunner
-from server.decoder_worker import DecoderWorker
+from server.decoder_worker import DecoderWorker, OpenRunner
 from server.engine import Engine
 from server.generation import Generation
 from server.limits import DecoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
 from server.request import DeliverGeneration, GenerationRequest, Ticket
+from server.seq2seq_runner import Seq2seqRunner
+from server.shared_session import SharedSession
 from server.tokenizer import Tokenizer
 from server.trace import Trace
 from server.waiting_room import WaitingRoom
@@ -26,11 +26,13 @@ class DecoderEngine(Engine[DecoderWorker]):
     """Generates for many requests at once.
 
     Args:
-        artefact: of a decoder, verified.
-        tokenizer: the artefact's.
+        artefact: of a decoder or an encoder-decoder, verified.
+        tokenizer: of what is generated.
         loop: where events are delivered.
         device_index: which GPU, where the artefact is for one.
         threads: that one run may use on the CPU.
+        encoder: the session of an encoder-decoder's encoder, where another engine runs it, too;
+            None opens one.
         trace: records what the engine does; None does not.
         open_runner: what computes, opened on the engine's thread; None is the artefact's graphs.
     """
@@ -45,17 +47,23 @@ class DecoderEngine(Engine[DecoderWorker]):
         *,
         device_index: int = 0,
         threads: int = 1,
+        encoder: SharedSession | None = None,
         trace: Trace | None = None,
-        open_runner: Callable[[], Runner] | None = None,
+        open_runner: OpenRunner | None = None,
     ) -> None:
         manifest = artefact.manifest
         self._limits = limits
         self._tokenizer = tokenizer
         self._vocabulary_size = manifest.vocabulary_size
-        waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens)
+        waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens, metrics.queue_depth)
+        make = (
+            partial(Seq2seqRunner, encoder=encoder)
+            if manifest.kind == "encoder_decoder"
+            else DecoderRunner
+        )
         worker = DecoderWorker(
             open_runner
-            or partial(DecoderRunner, artefact, limits, device_index=device_index, threads=threads),
+            or partial(make, artefact, limits, device_index=device_index, threads=threads),
             limits,
             metrics,
             waiting_room,
@@ -84,8 +92,7 @@ class DecoderEngine(Engine[DecoderWorker]):
             Draining: the engine accepts nothing more.
         """
         now = time.monotonic()
-        prompt_length = len(request.prompt)
-        self._limits.check(prompt_length, request.rows)
+        self._limits.check(len(request.prompt), request.rows, len(request.source))
         generation = Generation(
             request,
             deliver,
@@ -95,5 +102,5 @@ class DecoderEngine(Engine[DecoderWorker]):
             self._latest(now, request.deadline),
             now,
         )
-        self._accept(prompt_length, partial(self._worker.accept, generation))
+        self._accept(request.input_tokens, partial(self._worker.accept, generation))
         return generation.ticket

@@ -23,10 +23,11 @@ class DecoderJournal:
 
     def ready(self) -> None:
         """Requests are worked on from now on."""
-        self._metrics.cache_capacity_tokens.set(self._limits.slots * self._limits.capacity)
+        row = self._limits.capacity + self._limits.source_capacity
+        self._metrics.cache_capacity_tokens.set(self._limits.slots * row)
 
     def accepted(self, generation: Generation) -> None:
-        prompt_tokens = len(generation.request.prompt)
+        prompt_tokens = generation.request.input_tokens
         self._metrics.tokens["prompt"].inc(prompt_tokens)
         self._metrics.request_prompt_tokens.observe(prompt_tokens)
         self.record(Did.ACCEPT, generation.ticket)
@@ -64,13 +65,12 @@ class DecoderJournal:
     def next_token(self, seconds: float) -> None:
         self._metrics.inter_token_latency.observe(seconds)
 
-    def publish(self, scheduler: Scheduler, waiting: int) -> None:
+    def publish(self, scheduler: Scheduler) -> None:
         """How things stand after an iteration."""
         used = scheduler.used_slots
         self._metrics.slots["used"].set(used)
         self._metrics.slots["free"].set(self._limits.slots - used)
         self._metrics.cache_tokens.set(scheduler.cached_positions)
-        self._metrics.queue_depth.set(waiting)
 
     def next_step(self) -> None:
         """Another iteration begins."""

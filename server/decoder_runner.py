@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from server.artefact import Artefact
 from server.buffer import HostBuffer, allocator, bind_input, bind_output
-from server.interface import MOVER_NUMBERS
 from server.limits import DecoderLimits
 from server.replay import needs_replay, replay_decoder
+from server.row_mover import RowMover
+from server.runner import Logits
+from server.scheduler import Move
 from server.session import open_session
 from server.slots import CacheSlots
-
-Logits = NDArray[np.float32]
 
 
 class DecoderRunner:
@@ -49,13 +46,15 @@ class DecoderRunner:
         self._decoder = open_session(
             artefact, "decoder", device_index=device_index, threads=threads
         )
-        self._mover = open_session(artefact, "mover", device_index=device_index)
+        self._mover = RowMover(artefact, device_index)
         self.provider: str = self._decoder.get_providers()[0]
         self._limits = limits
         self._vocabulary_size = manifest.vocabulary_size
         allocate = allocator(manifest.device, device_index)
-        self._slots = CacheSlots(manifest, limits.slots, limits.capacity, allocate)
-        self._chunks = CacheSlots(manifest, limits.cached_chunks, limits.prefill_chunk, allocate)
+        self._slots = CacheSlots(manifest, "past", limits.slots, limits.capacity, allocate)
+        self._chunks = CacheSlots(
+            manifest, "past", limits.cached_chunks, limits.prefill_chunk, allocate
+        )
         self.chunk_bytes = self._chunks.row_bytes
         most = max(limits.slots, limits.prefill_chunk)
         self._input_ids = allocate((most,), "int64")
@@ -64,11 +63,9 @@ class DecoderRunner:
         self._positions.write(range(most))
         # Read and written by the CPU, whatever the device.
         self._total_length = HostBuffer((1,), "int32")
-        self._spans = {name: HostBuffer((1,), "int64") for name in MOVER_NUMBERS}
         self._logits = HostBuffer((most, self._vocabulary_size), "float32")
         self._decode_bindings: dict[int, Any] = {}
         self._prefill_bindings: dict[int, Any] = {}
-        self._move_binding = self._mover.io_binding()
 
     def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Logits:
         """Computes a chunk of one row.
@@ -102,19 +99,24 @@ class DecoderRunner:
         self._run(binding, tokens, lengths, max(lengths) + 1)
         return self._logits.array[: len(tokens)]
 
-    def move(self, source: int, destination: int, start: int, end: int) -> None:
-        """Copies the positions [start, end) of a row to another."""
-        self._copy(self._slots, source, self._slots, destination, (start, end, start))
+    def decode_row(self, row: int, token: int, length: int) -> Logits:
+        """Computes one token of one row, as `decode` does for all: `[1, vocab]`."""
+        return self.prefill(row, [token], length, logits=1)
+
+    def move(self, move: Move) -> None:
+        """Copies positions of a row to another."""
+        span = (move.start, move.length, move.start)
+        self._mover.copy(self._slots, move.source, self._slots, move.destination, span)
 
     def keep_chunk(self, row: int, start: int, place: int) -> None:
         """Copies the prefill chunk of a row that begins at `start` to a place of its own."""
         end = start + self._limits.prefill_chunk
-        self._copy(self._slots, row, self._chunks, place, (start, end, 0))
+        self._mover.copy(self._slots, row, self._chunks, place, (start, end, 0))
 
     def restore_chunk(self, place: int, row: int, start: int) -> None:
         """Copies a prefill chunk from its place to a row, where it begins at `start`."""
         end = self._limits.prefill_chunk
-        self._copy(self._chunks, place, self._slots, row, (0, end, start))
+        self._mover.copy(self._chunks, place, self._slots, row, (0, end, start))
 
     def warm_up(self) -> None:
         """Runs the largest shapes, so that the memory they need is there before it is needed.
@@ -132,23 +134,6 @@ class DecoderRunner:
     def probe(self, row: int) -> None:
         """Runs a small request in a row that is free; raises where the model cannot run at all."""
         self.prefill(row, [0], 0, logits=1)
-
-    def _copy(
-        self,
-        source: CacheSlots,
-        source_row: int,
-        destination: CacheSlots,
-        destination_row: int,
-        span: tuple[int, int, int],
-    ) -> None:
-        """Runs the mover; `span` is where the positions begin and end, and where they go."""
-        binding = self._move_binding
-        for (name, buffer), number in zip(self._spans.items(), span, strict=True):
-            buffer.write([number])
-            bind_input(binding, name, buffer, (1,))
-        source.bind_source(binding, "source", source_row)
-        destination.bind(binding, "destination", "moved", destination_row, 1)
-        self._mover.run_with_iobinding(binding)
 
     def _run(
         self, binding: Any, ids: Sequence[int], lengths: Sequence[int], total_length: int

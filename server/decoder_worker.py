@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 
 import numpy as np
-from numpy.typing import NDArray
 
-from server.careful_runner import CarefulRunner, Runner
+from server.beginning import Beginning
+from server.careful_steps import decode_carefully
 from server.decoder_journal import DecoderJournal
 from server.errors import DeadlinePassed, NonFinite, ServerError
 from server.generation import Generation, Stream
@@ -17,24 +17,32 @@ from server.limits import DecoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
 from server.prefix_store import PrefixStore
+from server.prompt_prefill import PromptPrefill
 from server.request import Failed, GenerationEvent, Ticket
+from server.runner import Logits, PromptRunner, SourceRunner
 from server.sampler import Choice, sample
-from server.scheduler import Move, PrefillChunk, Scheduler
+from server.scheduler import Move, Scheduler, SequenceGroup
 from server.scheduler import Sequence as Row
+from server.source_cache import SourceCache
+from server.source_encoding import SourceEncoding
 from server.trace import Did, Trace
 from server.waiting_room import WaitingRoom
+
+OpenRunner = Callable[[], PromptRunner | SourceRunner]
+# Takes rows a token further, given their logits; the rows that end with it.
+Extend = Callable[[Sequence[Row], Logits], list[Row]]
 
 
 class DecoderWorker:
     """What the engine of a decoder does; every method runs on the engine's thread.
 
-    Each iteration computes at most one prefill chunk and then one decode step for every running
-    row, so that neither starves the other.
+    Each iteration computes at most one chunk of a prompt, or one batch of sources, and then one
+    decode step for every running row, so that neither starves the other.
     """
 
     def __init__(
         self,
-        open_runner: Callable[[], Runner],
+        open_runner: OpenRunner,
         limits: DecoderLimits,
         metrics: ModelMetrics,
         waiting_room: WaitingRoom,
@@ -53,9 +61,9 @@ class DecoderWorker:
 
     def load(self) -> None:
         """Opens the sessions and runs the largest shapes."""
-        self._runner = CarefulRunner(self._open_runner())
+        self._runner = self._open_runner()
         self._runner.warm_up()
-        self._prefixes = PrefixStore(self._runner, self._limits, self._metrics)
+        self._beginning = self._begin_with(self._runner)
         self.provider = self._runner.provider
         self._journal.ready()
         self._publish()
@@ -77,11 +85,10 @@ class DecoderWorker:
             self._take_out(generation)
 
     def iterate(self) -> None:
-        """Ends what has expired; then at most one chunk, one step, and the news of both."""
+        """Ends what has expired; then a part of beginning, one step, and the news of both."""
         for group in self._scheduler.expired(time.monotonic()):
             self._fail(self._live[group.key], DeadlinePassed("the request's time is up"))
-        if chunk := self._scheduler.next_chunk():
-            self._prefill(self._begin(chunk) if chunk.start == 0 else chunk)
+        self._begin()
         if self._scheduler.running:
             self._decode()
         self._publish()
@@ -92,75 +99,41 @@ class DecoderWorker:
         """Ends every request with an error; nothing is computed any more."""
         for generation in self._live.values():
             self._leave_queue(generation)
+            self._scheduler.abort(generation.group)
             self._tell(generation, Failed(error))
         self._live.clear()
-        self._scheduler = Scheduler(self._limits.slots, self._limits.prefill_chunk)
         self._publish()
         self._outbox.flush()
 
-    def _begin(self, chunk: PrefillChunk) -> PrefillChunk:
-        """Lets a request in; the chunk to compute first, behind what is known of its prompt."""
-        generation = self._live[chunk.group.key]
+    def _begin_with(self, runner: PromptRunner | SourceRunner) -> Beginning:
+        """How requests begin with what there is to compute."""
+        common = (self._scheduler, self._journal, self._let_in)
+        if isinstance(runner, SourceRunner):
+            known = SourceCache(runner, self._limits, self._metrics)
+            return SourceEncoding(runner, known, *common)
+        prefixes = PrefixStore(runner, self._limits, self._metrics)
+        return PromptPrefill(runner, prefixes, *common)
+
+    def _begin(self) -> None:
+        """Takes the requests that are to run next a part further towards that."""
+        begun = self._beginning.advance()
+        for generation, error in begun.failed.items():
+            self._fail(generation, error)
+        self._move(begun.moves)
+        if begun.rows:
+            self._extend(begun.rows, begun.logits)
+
+    def _let_in(self, group: SequenceGroup) -> Generation:
+        generation = self._live[group.key]
         self._leave_queue(generation)
         generation.began_at = time.monotonic()
-        reused = self._prefixes.restore(generation.request, chunk.row)
-        if not reused:
-            return chunk
-        generation.cached_tokens = reused
-        self._journal.record(Did.REUSE, generation.ticket, span=(0, reused))
-        return self._scheduler.skip(chunk, reused)
-
-    def _prefill(self, chunk: PrefillChunk) -> None:
-        generation = self._live[chunk.group.key]
-        try:
-            logits = self._compute(generation, chunk)
-        except ServerError as error:
-            self._fail(generation, error)
-            return
-        self._prefixes.keep(generation.request, chunk.row, chunk.start, chunk.end)
-        self._move(self._scheduler.complete_chunk(chunk))
-        if not chunk.last:
-            return
-        rows = self._scheduler.running[-chunk.group.n :]
-        if generation.request.stopping.max_new_tokens == 0:
-            self._tell(generation, *generation.empty_completions())
-            self._succeed(generation, time.monotonic())
-            self._move(self._scheduler.finish(rows))
-        else:
-            self._extend(rows, np.repeat(logits, len(rows), axis=0))
-
-    def _compute(self, generation: Generation, chunk: PrefillChunk) -> NDArray[np.float32]:
-        """The logits of a prompt's last token, `[1, vocab]`, or `[0, vocab]` before the last chunk.
-
-        Raises:
-            StepFailed, OverLimit, NonFinite: the request has failed.
-        """
-        request = generation.request
-        if request.output.prompt_logprobs:
-            logits = self._run_chunk(generation, chunk, chunk.end - chunk.start)
-            generation.score_prompt(chunk, logits)
-            if not chunk.last or request.stopping.max_new_tokens == 0:
-                return logits[:0]
-        # A last chunk whose tokens are scored is run once more, for the last token alone: for one
-        # row the output head takes another kernel than for many, and what is reported must not
-        # change what is generated.
-        return self._run_chunk(generation, chunk, int(chunk.last))
-
-    def _run_chunk(
-        self, generation: Generation, chunk: PrefillChunk, logits: int
-    ) -> NDArray[np.float32]:
-        ids = generation.request.prompt[chunk.start : chunk.end]
-        began = time.monotonic()
-        computed = self._runner.prefill(chunk.row, ids, chunk.start, logits=logits)
-        self._journal.ran("prefill", began, sequences=1, tokens=len(ids))
-        self._journal.record(Did.PREFILL, generation.ticket, span=(chunk.start, chunk.end))
-        return computed
+        return generation
 
     def _decode(self) -> None:
         rows = list(self._scheduler.running)
-        tokens = [self._live[row.group.key].last_token(row.index) for row in rows]
+        tokens = [self._live[row.group.key].next_token(row.index, row.length) for row in rows]
         began = time.monotonic()
-        logits, errors = self._runner.decode(tokens, [row.length for row in rows])
+        logits, errors = decode_carefully(self._runner, tokens, [row.length for row in rows])
         self._journal.ran("decode", began, sequences=len(rows), tokens=len(rows))
         self._journal.record(Did.DECODE, *(self._live[row.group.key].ticket for row in rows))
         self._scheduler.complete_step()
@@ -172,18 +145,47 @@ class DecoderWorker:
         if rows:
             self._extend(rows, logits)
 
-    def _extend(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> None:
-        """Chooses the next token of each row, and takes out the rows that end with it."""
+    def _extend(self, rows: Sequence[Row], logits: Logits) -> None:
+        """Takes each row a token further, and takes out the rows that end with it."""
+        ways: dict[Extend, list[int]] = {}
+        for index, row in enumerate(rows):
+            ways.setdefault(self._way_on(row), []).append(index)
         ended: list[Row] = []
-        searching = np.array([self._live[row.group.key].beams is not None for row in rows])
-        if searching.any():
-            ended += self._extend_beams(list(compress(rows, searching)), logits[searching])
-            rows, logits = list(compress(rows, ~searching)), logits[~searching]
-        if rows:
-            ended += self._extend_streams(rows, logits)
+        for extend, indices in ways.items():
+            theirs = logits if len(indices) == len(rows) else logits[indices]
+            ended += extend([rows[index] for index in indices], theirs)
         self._move(self._scheduler.finish(ended))
 
-    def _extend_streams(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> list[Row]:
+    def _way_on(self, row: Row) -> Extend:
+        generation = self._live[row.group.key]
+        if row.length < row.group.prompt_length or generation.scores_only:
+            return self._read_prompts
+        return self._extend_streams if generation.beams is None else self._extend_beams
+
+    def _read_prompts(self, rows: Sequence[Row], logits: Logits) -> list[Row]:
+        """Scores the next token of each prompt, where that is asked for; the rows that are done.
+
+        It is an encoder-decoder's prompts that are read here; a decoder's have been, and come here
+        only where nothing is to follow.
+        """
+        ended: list[Row] = []
+        failed: list[Generation] = []
+        for row, following in zip(rows, logits[:, np.newaxis], strict=True):  # [1, vocab] each
+            generation = self._live[row.group.key]
+            if row.length == row.group.prompt_length:
+                self._tell(generation, *generation.empty_completions())
+                self._succeed(generation, time.monotonic())
+                ended.append(row)
+            elif row.index == 0 and generation.request.output.prompt_logprobs:
+                try:
+                    generation.score_prompt(row.length - 1, following)
+                except NonFinite:
+                    failed.append(generation)
+        for generation in failed:
+            self._fail(generation, NonFinite())
+        return ended
+
+    def _extend_streams(self, rows: Sequence[Row], logits: Logits) -> list[Row]:
         """Samples a token for each row; the rows that end with it."""
         began = time.monotonic()
         choices = sample(logits, [self._stream(row).sampling for row in rows])
@@ -213,7 +215,7 @@ class DecoderWorker:
             self._succeed(generation, now)
         return stream.finished
 
-    def _extend_beams(self, rows: Sequence[Row], logits: NDArray[np.float32]) -> list[Row]:
+    def _extend_beams(self, rows: Sequence[Row], logits: Logits) -> list[Row]:
         """Takes each search a token further; the rows of those that end with it."""
         rows_of: dict[object, list[int]] = {}
         for index in sorted(range(len(rows)), key=lambda index: rows[index].index):
@@ -225,7 +227,7 @@ class DecoderWorker:
             for index in indices
         ]
 
-    def _extend_search(self, generation: Generation, logits: NDArray[np.float32]) -> bool:
+    def _extend_search(self, generation: Generation, logits: Logits) -> bool:
         """Adds a token to every beam, `logits` in their order; whether the search ends with it."""
         beams = generation.beams
         assert beams is not None, "the request does not search"
@@ -274,11 +276,11 @@ class DecoderWorker:
     def _leave_queue(self, generation: Generation) -> None:
         """Gives the request's place in the waiting room back, if it still has one."""
         if generation.began_at is None:
-            self._waiting_room.leave(len(generation.request.prompt))
+            self._waiting_room.leave(generation.request.input_tokens)
 
     def _move(self, moves: Collection[Move]) -> None:
         for move in moves:
-            self._runner.move(move.source, move.destination, move.start, move.length)
+            self._runner.move(move)
 
     def _stream(self, row: Row) -> Stream:
         return self._live[row.group.key].streams[row.index]
@@ -288,4 +290,4 @@ class DecoderWorker:
             self._outbox.add(generation.ticket, generation.deliver, event)
 
     def _publish(self) -> None:
-        self._journal.publish(self._scheduler, self._waiting_room.requests)
+        self._journal.publish(self._scheduler)

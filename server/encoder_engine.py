@@ -50,7 +50,7 @@ class EncoderEngine(Engine[EncoderWorker]):
         pooling = artefact.manifest.pooling
         self.dimensions = pooling.dimensions if pooling else 0
         self._limits = limits
-        waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens)
+        waiting_room = WaitingRoom(limits.max_queue, limits.max_queue_tokens, metrics.queue_depth)
         worker = EncoderWorker(
             open_runner
             or partial(

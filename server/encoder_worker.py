@@ -98,7 +98,6 @@ class EncoderWorker:
             self._take_out(call)
         if self.patience() == 0:
             self._encode(self._queue.take())
-        self._metrics.queue_depth.set(self._waiting_room.requests)
         self._outbox.flush()
         if self._trace is not None:
             self._trace.step += 1
@@ -108,7 +107,6 @@ class EncoderWorker:
         for call in list(self._live.values()):
             self._tell(call, Failed(error))
             self._take_out(call)
-        self._metrics.queue_depth.set(self._waiting_room.requests)
         self._outbox.flush()
 
     def _encode(self, batch: Sequence[QueuedText]) -> None:

@@ -20,7 +20,7 @@ from server.request import (
     TokenLogprob,
 )
 from server.sampler import Choice, SamplingRow
-from server.scheduler import PrefillChunk, SequenceGroup
+from server.scheduler import SequenceGroup
 from server.tokenizer import Tokenizer
 
 
@@ -80,9 +80,10 @@ class Generation:
         ticket: the handle that the services know.
         group: the scheduler's view of it, with the ticket as its key.
         beams: the search, of a request that searches; such a one has no streams.
-        cached_tokens: of its prompt, what did not have to be computed.
+        scores_only: whether it ends with its prompt, so that no token may be generated.
+        cached_tokens: of its prompt or source, what did not have to be computed.
         prompt_logprobs: those computed so far, where they are asked for.
-        began_at: when its prefill began; None while it waits.
+        began_at: when its prompt or source began to be computed; None while it waits.
         first_token_at: when its first token was there; None before.
 
     Raises:
@@ -109,7 +110,10 @@ class Generation:
             self.streams = make_streams(request, tokenizer, vocabulary_size, room)
         else:
             self.beams = BeamCompletions(request, request.beam, tokenizer, vocabulary_size, room)
-        self.group = SequenceGroup(self.ticket, len(request.prompt), request.rows, deadline)
+        self.scores_only = request.stopping.max_new_tokens == 0
+        self.group = SequenceGroup(
+            self.ticket, len(request.prompt), request.rows, deadline, len(request.source)
+        )
         self.cached_tokens = 0
         self.prompt_logprobs: list[TokenLogprob] = []
         self.submitted_at = now
@@ -130,22 +134,24 @@ class Generation:
             return self.beams.done
         return all(stream.finished for stream in self.streams)
 
-    def last_token(self, index: int) -> int:
-        """The token of one of its sequences that is to be computed next."""
+    def next_token(self, index: int, position: int) -> int:
+        """The token of one of its sequences that is to be computed next, at that position."""
+        if position < len(self.request.prompt):
+            return self.request.prompt[position]
         if self.beams is not None:
             return self.beams.last_token(index)
         return self.streams[index].last_token
 
-    def score_prompt(self, chunk: PrefillChunk, logits: NDArray[np.float32]) -> None:
-        """Adds the log-probabilities of the tokens that follow those of a chunk.
+    def score_prompt(self, start: int, logits: NDArray[np.float32]) -> None:
+        """Adds the log-probabilities of the prompt's tokens that follow some of it.
 
         Args:
-            logits: `[tokens, vocab]` float32, of each token of the chunk.
+            logits: `[tokens, vocab]` float32, of each token from position `start` on.
 
         Raises:
             NonFinite: they hold NaN or infinity.
         """
-        following = self.request.prompt[chunk.start + 1 : chunk.end + 1]
+        following = self.request.prompt[start + 1 : start + 1 + len(logits)]
         self.prompt_logprobs += prompt_logprobs(
             logits[: len(following)], following, self.request.output.top_logprobs
         )
@@ -159,7 +165,7 @@ class Generation:
         began = now if self.began_at is None else self.began_at
         first_token = now if self.first_token_at is None else self.first_token_at
         return Summary(
-            prompt_tokens=len(self.request.prompt),
+            prompt_tokens=self.request.input_tokens,
             completion_tokens=self.generated_tokens,
             cached_tokens=self.cached_tokens,
             queue_seconds=began - self.submitted_at,

@@ -6,6 +6,7 @@ Everything is decided at start and announced; nothing here grows with traffic.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,15 @@ class DecoderLimits:
     Attributes:
         slots: completions that are generated at the same time.
         capacity: positions of one slot, prompt and completion together.
-        prefill_chunk: tokens of a prompt that are computed at once.
+        prefill_chunk: tokens of a prompt, or of sources with their padding, that are computed at
+            once; a longer source is computed alone.
         max_queue: requests that may wait.
-        max_queue_tokens: prompt tokens that may wait; an empty queue takes any request.
+        max_queue_tokens: tokens of prompts and sources that may wait; an empty queue takes any
+            request.
         max_request_seconds: the most that any request may take.
         cached_chunks: prefill chunks that the prefix cache can keep; 0 keeps none.
         source_capacity: tokens of a source that a slot can hold; 0 where there are no sources.
+        source_cache_bytes: what may be kept of encoded sources; 0 keeps none.
     """
 
     slots: int
@@ -91,20 +95,28 @@ class DecoderLimits:
     max_request_seconds: float
     cached_chunks: int = 0
     source_capacity: int = 0
+    source_cache_bytes: int = 0
 
-    def check(self, prompt_length: int, rows: int) -> None:
+    @property
+    def encoded_at_once(self) -> int:
+        """Tokens of sources, their padding included, that one batch has at most."""
+        return max(self.prefill_chunk, self.source_capacity)
+
+    def check(self, prompt_length: int, rows: int, source_length: int = 0) -> None:
         """Refuses a request that needs so many rows at once and could never run.
 
+        The caller's prompt is the source, where there is one; what the completions go on from is
+        then a start token and the caller's `decoder_prompt`.
+
         Raises:
-            InvalidInput: the prompt is empty, or the rows exceed the slots.
-            InputTooLong: the prompt leaves no room for a token.
+            InvalidInput: the prompt or source is empty, or the rows exceed the slots.
+            InputTooLong: the source does not fit, or the prompt leaves no room for a token.
         """
-        if prompt_length < 1:
-            raise InvalidInput("prompt has no tokens; it needs at least one")
-        if prompt_length >= self.capacity:
-            raise InputTooLong(
-                f"prompt has {prompt_length} tokens; this model takes at most {self.capacity - 1}"
-            )
+        if self.source_capacity:
+            _check_length("prompt", source_length, 1, self.source_capacity)
+            _check_length("decoder_prompt", prompt_length - 1, 0, self.capacity - 2)
+        else:
+            _check_length("prompt", prompt_length, 1, self.capacity - 1)
         if not 1 <= rows <= self.slots:
             raise InvalidInput(f"n, or beam.width, is {rows}; it must be from 1 to {self.slots}")
 
@@ -144,51 +156,99 @@ def decoder_limits(
 ) -> DecoderLimits:
     """The limits of a decoder whose cache may take `cache_bytes`; None is a default.
 
-    The prefix cache takes its bytes beside those.
+    The prefix cache takes its bytes beside those; an encoder-decoder keeps encoded sources there.
 
     Raises:
         LimitError: the cache has no room for two positions a slot.
     """
     chunk = prefill_chunk or _PREFILL_CHUNK[manifest.device]
-    position_bytes = bytes_per_position(manifest)
-    positions = cache_bytes // (slots * position_bytes)
-    capacity = min(manifest.limits.max_positions, max_length or positions, positions)
-    if capacity > chunk:
+    capacity, source_capacity = _capacities(manifest, cache_bytes // slots, max_length)
+    if not source_capacity and capacity > chunk:
         capacity -= capacity % chunk
     if capacity < 2:
         raise LimitError(
-            f"{manifest.name}: {cache_bytes} bytes of cache hold {positions} positions in each of "
+            f"{manifest.name}: {cache_bytes} bytes of cache hold {capacity} positions in each of "
             f"{slots} slots; raise --cache-bytes or --memory-limit, or lower --slots"
         )
+    kept_chunks = prefix_cache_bytes // (chunk * bytes_per_position(manifest))
     return DecoderLimits(
         slots=slots,
         capacity=capacity,
         prefill_chunk=chunk,
         max_queue=max_queue,
-        max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * capacity,
+        max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * (capacity + source_capacity),
         max_request_seconds=max_request_seconds,
-        cached_chunks=prefix_cache_bytes // (chunk * position_bytes),
+        cached_chunks=0 if source_capacity else kept_chunks,
+        source_capacity=source_capacity,
+        source_cache_bytes=prefix_cache_bytes if source_capacity else 0,
     )
 
 
 def bytes_per_position(manifest: Manifest) -> int:
     """Bytes of cache for one position of one slot: the keys and values of all layers."""
-    return sum(
-        math.prod(size for size in spec.shape if isinstance(size, int))
-        * np.dtype(spec.dtype).itemsize
-        for spec in manifest.graphs["decoder"].inputs
-        if spec.name.startswith("past.")
-    )
+    return _cache_bytes(manifest, "past")
+
+
+def bytes_per_source_token(manifest: Manifest) -> int:
+    """Bytes that a slot has for one token of a source; 0 for a model that has none."""
+    return _cache_bytes(manifest, "cross")
+
+
+def slot_bytes(manifest: Manifest, limits: DecoderLimits) -> int:
+    """Bytes of one slot: the keys and values of its positions, and of a source."""
+    positions = limits.capacity * bytes_per_position(manifest)
+    return positions + limits.source_capacity * bytes_per_source_token(manifest)
+
+
+def kept_bytes(manifest: Manifest, limits: DecoderLimits) -> int:
+    """Bytes of what is kept for later requests: prefill chunks, or encoded sources."""
+    chunks = limits.cached_chunks * limits.prefill_chunk * bytes_per_position(manifest)
+    return chunks + limits.source_cache_bytes
 
 
 def share_cache_bytes(total: int, manifests: Mapping[str, Manifest]) -> dict[str, int]:
     """Divides bytes of cache among the models that generate, as their positions weigh."""
     weights = {
-        name: bytes_per_position(manifest)
+        name: bytes_per_position(manifest) + bytes_per_source_token(manifest)
         for name, manifest in manifests.items()
         if "decoder" in manifest.graphs
     }
     return {name: total * weight // sum(weights.values()) for name, weight in weights.items()}
+
+
+def _capacities(manifest: Manifest, row_bytes: int, max_length: int | None) -> tuple[int, int]:
+    """Positions and source tokens of a slot of so many bytes: as many as the model, and the caller,
+    let each have, the larger of both no longer than need be.
+    """
+    position, source_token = bytes_per_position(manifest), bytes_per_source_token(manifest)
+    most_positions = manifest.limits.max_positions
+    most_tokens = manifest.limits.max_input if source_token else 0
+
+    def fits(length: int) -> bool:
+        positions, tokens = min(length, most_positions), min(length, most_tokens)
+        return positions * position + tokens * source_token <= row_bytes
+
+    most = max(most_positions, most_tokens)
+    lengths = range(1, min(most, max_length or most) + 1)
+    longest = bisect_left(lengths, True, key=lambda length: not fits(length))
+    return min(longest, most_positions), min(longest, most_tokens)
+
+
+def _cache_bytes(manifest: Manifest, part: str) -> int:
+    """Bytes of one position in all inputs `part.*` of the decoder."""
+    return sum(
+        math.prod(size for size in spec.shape if isinstance(size, int))
+        * np.dtype(spec.dtype).itemsize
+        for spec in manifest.graphs["decoder"].inputs
+        if spec.name.startswith(f"{part}.")
+    )
+
+
+def _check_length(field: str, length: int, least: int, most: int) -> None:
+    if length < least:
+        raise InvalidInput(f"{field} has no tokens; it needs at least one")
+    if length > most:
+        raise InputTooLong(f"{field} has {length} tokens; this model takes at most {most}")
 
 
 def available_memory(root: Path = Path("/")) -> int:

@@ -14,7 +14,9 @@ from server.limits import (
     EncoderLimits,
     LimitError,
     available_memory,
-    bytes_per_position,
+    bytes_per_source_token,
+    kept_bytes,
+    slot_bytes,
 )
 
 _FLOAT_BYTES = 4
@@ -41,7 +43,7 @@ class ModelMemory:
     Attributes:
         weights: the artefact's files, which are read here wherever they go.
         cache: keys and values of all slots.
-        prefix_cache: keys and values that are kept for later prompts.
+        prefix_cache: keys and values that are kept for later prompts and sources.
         working: an estimate of what the largest batch or step needs for itself.
     """
 
@@ -64,11 +66,10 @@ class ModelMemory:
         )
         if decoder is None:
             return cls(weights, working=working)
-        each = bytes_per_position(manifest)
         return cls(
             weights,
-            cache=decoder.slots * decoder.capacity * each,
-            prefix_cache=decoder.cached_chunks * decoder.prefill_chunk * each,
+            cache=decoder.slots * slot_bytes(manifest, decoder),
+            prefix_cache=kept_bytes(manifest, decoder),
             working=working,
         )
 
@@ -129,9 +130,19 @@ def _encoding_bytes(manifest: Manifest, limits: EncoderLimits) -> int:
 
 
 def _decoding_bytes(manifest: Manifest, limits: DecoderLimits) -> int:
-    """Activations of a prefill chunk, the scores of its attention among them, and logits."""
-    tokens = max(limits.prefill_chunk, limits.slots)
-    activations = tokens * (_per_token(manifest) + _scores(manifest, limits.capacity))
+    """Of an encoder-decoder, a batch of sources and a step; else a prefill chunk and its logits."""
+    if limits.source_capacity:
+        sources = limits.encoded_at_once
+        encoding = sources * (_per_token(manifest) + _scores(manifest, limits.source_capacity))
+        encoded = sources * bytes_per_source_token(manifest)
+        return encoding * _FLOAT_BYTES + encoded + _step_bytes(manifest, limits, limits.slots)
+    return _step_bytes(manifest, limits, max(limits.prefill_chunk, limits.slots))
+
+
+def _step_bytes(manifest: Manifest, limits: DecoderLimits, tokens: int) -> int:
+    """Activations of so many tokens, the scores of their attention among them, and logits."""
+    length = max(limits.capacity, limits.source_capacity)
+    activations = tokens * (_per_token(manifest) + _scores(manifest, length))
     logits = tokens * manifest.vocabulary_size * _LOGIT_COPIES
     return (activations + logits) * _FLOAT_BYTES
 

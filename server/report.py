@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from server.limits import bytes_per_position
+from server.limits import kept_bytes, slot_bytes
 from server.models import Model, Models
 
 
@@ -31,9 +31,7 @@ def _describe(model: Model) -> dict[str, Any]:
             "slots": limits.slots,
             "capacity": limits.capacity,
             "prefill_chunk": limits.prefill_chunk,
-            "cache_bytes": limits.slots * limits.capacity * bytes_per_position(manifest),
-            "prefix_cache_bytes": limits.cached_chunks
-            * limits.prefill_chunk
-            * bytes_per_position(manifest),
+            "cache_bytes": limits.slots * slot_bytes(manifest, limits),
+            "prefix_cache_bytes": kept_bytes(manifest, limits),
         }
     return facts

@@ -14,6 +14,11 @@ leaves the queue, all or none; its prompt is written to the first free row of th
 sequences that finish meanwhile leave a gap below it, which is closed once, when the prompt is done:
 it is copied to the rows of its sequences.
 
+A group of an encoder-decoder has a source as well, which is encoded whole, several at a time. Its
+sequences run as soon as that is done, and read their prompt, which is short, a token a step:
+
+    waiting -> encoding (as many groups as a batch takes) -> running, from length 0 on
+
 There is no clock, array or I/O here: time is passed in, and moves are returned to be made.
 """
 
@@ -33,6 +38,7 @@ class SequenceGroup:
         prompt_length: tokens of the prompt, at least 1.
         n: sequences that continue the prompt: completions, or the beams of a search.
         deadline: when it has to end, on the clock of `Scheduler.expired`.
+        source_length: tokens of the source, of an encoder-decoder; else 0.
         prefilled: tokens of the prompt that are in the cache.
     """
 
@@ -40,6 +46,7 @@ class SequenceGroup:
     prompt_length: int
     n: int
     deadline: float
+    source_length: int = 0
     prefilled: int = 0
 
 
@@ -69,12 +76,16 @@ class PrefillChunk:
 
 @dataclass(frozen=True)
 class Move:
-    """Copy the positions [start, length) of a row to another, where those before are the same."""
+    """Copy the positions [start, length) of a row to another, where those before are the same.
+
+    `memory` says whether what the row holds of an encoded source goes along.
+    """
 
     source: int
     destination: int
     length: int
     start: int = 0
+    memory: bool = False
 
 
 class Scheduler:
@@ -83,6 +94,7 @@ class Scheduler:
     Attributes:
         waiting: groups in the order of their arrival.
         prefilling: the group whose prompt is being computed.
+        encoding: the groups whose sources are being computed.
         running: the sequences of the leading rows; the index is the row.
     """
 
@@ -91,24 +103,26 @@ class Scheduler:
         self.prefill_chunk = prefill_chunk
         self.waiting: deque[SequenceGroup] = deque()
         self.prefilling: SequenceGroup | None = None
+        self.encoding: list[SequenceGroup] = []
         self.running: list[Sequence] = []
         self._prefill_row = 0
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.waiting or self.prefilling or self.running)
+        return not (self.waiting or self.prefilling or self.encoding or self.running)
 
     @property
     def used_slots(self) -> int:
         """Rows that run or are reserved."""
-        return len(self.running) + (self.prefilling.n if self.prefilling else 0)
+        prefilling = self.prefilling.n if self.prefilling else 0
+        return len(self.running) + prefilling + sum(group.n for group in self.encoding)
 
     @property
     def cached_positions(self) -> int:
-        """Positions that are valid in all rows together."""
+        """Positions that are valid in all rows together, those of sources included."""
         prefilled = self.prefilling.prefilled if self.prefilling else 0
-        return prefilled + sum(sequence.length for sequence in self.running)
+        return prefilled + sum(row.length + row.group.source_length for row in self.running)
 
     def add(self, group: SequenceGroup) -> None:
         """Puts a group at the end of the queue; its rows must be no more than there are slots."""
@@ -157,6 +171,32 @@ class Scheduler:
             if row != chunk.row
         ]
 
+    def next_sources(self) -> list[SequenceGroup]:
+        """The groups whose sources to encode now; each is admitted when its rows are free.
+
+        Nobody overtakes one that does not fit yet. Padded to the longest, the sources take at most
+        `prefill_chunk` tokens, so that running sequences do not wait for longer than for a chunk of
+        a prompt; one source alone may take more.
+        """
+        longest = 0
+        while self._fits():
+            longest = max(longest, self.waiting[0].source_length)
+            if self.encoding and longest * (len(self.encoding) + 1) > self.prefill_chunk:
+                break
+            self.encoding.append(self.waiting.popleft())
+        return list(self.encoding)
+
+    def start(self, group: SequenceGroup) -> range:
+        """Lets the sequences of a group run whose source is known.
+
+        Returns:
+            Their rows, each of which the encoded source has to be copied to.
+        """
+        self.encoding.remove(group)
+        first = len(self.running)
+        self.running += [Sequence(group, index, length=0) for index in range(group.n)]
+        return range(first, len(self.running))
+
     def fork(self, group: SequenceGroup, parents: list[int]) -> list[Move]:
         """Lets sequences of a running group continue others of it.
 
@@ -193,7 +233,7 @@ class Scheduler:
         moves = []
         for source, destination in zip(last, gaps, strict=True):
             self.running[destination] = self.running[source]
-            moves.append(Move(source, destination, self.running[source].length))
+            moves.append(_relocation(self.running[source], source, destination))
         del self.running[kept:]
         return moves
 
@@ -202,14 +242,16 @@ class Scheduler:
         if group is self.prefilling:
             self.prefilling = None
             return []
-        if group in self.waiting:
-            self.waiting.remove(group)
-            return []
+        for groups in (self.waiting, self.encoding):
+            if group in groups:
+                groups.remove(group)
+                return []
         return self.finish([sequence for sequence in self.running if sequence.group is group])
 
     def expired(self, now: float) -> list[SequenceGroup]:
         """The groups whose deadline has passed, waiting or not; they stay until aborted."""
-        groups = [*self.waiting, *(sequence.group for sequence in self.running)]
+        running = (sequence.group for sequence in self.running)
+        groups = [*self.waiting, *self.encoding, *running]
         if self.prefilling is not None:
             groups.append(self.prefilling)
         return [group for group in dict.fromkeys(groups) if group.deadline <= now]
@@ -222,8 +264,18 @@ class Scheduler:
 
     def _admit(self) -> SequenceGroup | None:
         """Reserves rows for the head of the queue, if there are enough."""
-        if not self.waiting or self.waiting[0].n > self.slots - len(self.running):
+        if not self._fits():
             return None
         self.prefilling = self.waiting.popleft()
         self._prefill_row = len(self.running)
         return self.prefilling
+
+    def _fits(self) -> bool:
+        """Whether the head of the queue finds all its rows free."""
+        return bool(self.waiting) and self.waiting[0].n <= self.slots - self.used_slots
+
+
+def _relocation(sequence: Sequence, source: int, destination: int) -> Move:
+    """The move of a sequence, all that its row holds, to another row."""
+    memory = sequence.group.source_length > 0
+    return Move(source, destination, sequence.length, memory=memory)

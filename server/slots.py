@@ -11,13 +11,23 @@ from server.interface import cache_names
 
 
 class CacheSlots:
-    """Slabs `[slots, G, capacity, D]`, allocated once; graphs read and write them in place."""
+    """Slabs `[slots, G, capacity, D]`, allocated once; graphs read and write them in place.
 
-    def __init__(self, manifest: Manifest, slots: int, capacity: int, allocate: Allocate) -> None:
+    Args:
+        part: which inputs of the decoder they are for, `past` or `cross`.
+
+    Attributes:
+        capacity: positions of each row.
+    """
+
+    def __init__(
+        self, manifest: Manifest, part: str, slots: int, capacity: int, allocate: Allocate
+    ) -> None:
+        self.capacity = capacity
         specs = {spec.name: spec for spec in manifest.graphs["decoder"].inputs}
         self._slabs: dict[str, Buffer] = {}
         for cache in cache_names(manifest):
-            spec = specs[f"past.{cache}"]
+            spec = specs[f"{part}.{cache}"]
             _, kv_heads, _, head_dim = spec.shape
             shape = (slots, int(kv_heads), capacity, int(head_dim))
             self._slabs[cache] = allocate(shape, spec.dtype)

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import threading
 
+from prometheus_client import Gauge
+
 from server.errors import QueueFull, QueueTokensFull
 
 
 class WaitingRoom:
-    """Counts places; safe to use from any thread."""
+    """Counts places; safe to use from any thread.
 
-    def __init__(self, max_requests: int, max_tokens: int) -> None:
+    Args:
+        depth: shows how many requests wait, in all rooms that it is given to.
+    """
+
+    def __init__(self, max_requests: int, max_tokens: int, depth: Gauge) -> None:
+        self._depth = depth
         self._max_requests = max_requests
         self._max_tokens = max_tokens
         self._lock = threading.Lock()
         self._requests = 0
         self._tokens = 0
-
-    @property
-    def requests(self) -> int:
-        """How many requests wait."""
-        return self._requests
 
     def enter(self, tokens: int) -> None:
         """Takes a place for a request of so many tokens.
@@ -48,9 +50,11 @@ class WaitingRoom:
                 )
             self._requests += 1
             self._tokens += tokens
+            self._depth.inc()
 
     def leave(self, tokens: int) -> None:
         """Gives the place of a request of so many tokens back."""
         with self._lock:
             self._requests -= 1
             self._tokens -= tokens
+            self._depth.dec()

@@ -17,6 +17,7 @@ from server.artefact import Artefact, load_artefact
 from server.decoder_runner import DecoderRunner
 from server.encoder_runner import EncoderRunner
 from server.limits import decoder_limits, encoder_limits
+from server.scheduler import Move
 from server.session import open_session
 from tests.cuda.probed import CAPACITY, CHUNK, ROWS, SLOTS, TEXTS, Phase
 
@@ -57,13 +58,13 @@ def _generate(artefact: Artefact, device_index: int) -> None:
     runner = DecoderRunner(artefact, limits, device_index=device_index)
     runner.prefill(0, [1] * CHUNK, 0, logits=1)  # allocates, as do these
     runner.decode([1] * ROWS, [CHUNK] * ROWS)
-    runner.move(SLOTS - 1, 1, 0, CHUNK)
+    runner.move(Move(SLOTS - 1, 1, CHUNK))
     _begin(Phase.PREFILL)
     runner.prefill(0, [1] * CHUNK, CHUNK, logits=1)
     _begin(Phase.DECODE)
     runner.decode([1] * ROWS, [2 * CHUNK] * ROWS)
     _begin(Phase.MOVE)
-    runner.move(SLOTS - 1, 1, 0, CHUNK)
+    runner.move(Move(SLOTS - 1, 1, CHUNK))
     _begin(Phase.END)
 
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from server import decoder_engine, encoder_engine
 from server.__main__ import main
-from server.decoder_runner import DecoderRunner, Logits
+from server.decoder_runner import DecoderRunner
 from server.encoder_runner import EncoderRunner
+from server.runner import Logits
 
 FLAG = "--bad-token"
 _EVERY = 8  # runs: so often one fails that need not

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from server import decoder_engine, encoder_engine
 from server.__main__ import main
-from server.decoder_runner import DecoderRunner, Logits
+from server.decoder_runner import DecoderRunner
 from server.encoder_runner import EncoderRunner
+from server.runner import Logits
 
 _STEP_SECONDS = 0.003
 _BATCH_SECONDS = 0.03

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
 from server.artefact import Artefact, load_artefact
-from server.careful_runner import Runner
 from server.decoder_engine import DecoderEngine
 from server.decoder_runner import DecoderRunner
 from server.encoder_engine import EncoderEngine
@@ -36,10 +35,11 @@ from server.request import (
     Summary,
     Ticket,
 )
+from server.runner import PromptRunner
 from server.tokenizer import Tokenizer
 from server.trace import Did, Trace
 
-Wrap = Callable[[DecoderRunner], Runner]
+Wrap = Callable[[DecoderRunner], PromptRunner]
 Logits = NDArray[np.float32]
 
 
@@ -226,6 +226,10 @@ class FaultyRunner:
             assert self.resume.wait(30)
         self._fail(tokens)
         return self._spoiled(self._runner.decode(tokens, lengths), tokens)
+
+    def decode_row(self, row: int, token: int, length: int) -> Logits:
+        self._fail([token])
+        return self._spoiled(self._runner.decode_row(row, token, length), [token])
 
     def probe(self, row: int) -> None:
         if self.broken:

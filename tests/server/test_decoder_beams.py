@@ -22,6 +22,7 @@ from server.request import (
     Stopping,
     Summary,
 )
+from server.scheduler import Move
 from server.tokenizer import Tokenizer
 from server.trace import Did
 from tests.artefacts import decoder_artefact
@@ -238,12 +239,12 @@ class RecordingRunner(FaultyRunner):
 
     def __init__(self, runner: DecoderRunner) -> None:
         super().__init__(runner)
-        self.moves: list[tuple[int, int, int, int]] = []
+        self.moves: list[Move] = []
         self.decoded: set[int] = set()
 
-        def move(source: int, destination: int, start: int, end: int) -> None:
-            self.moves.append((source, destination, start, end))
-            runner.move(source, destination, start, end)
+        def move(move: Move) -> None:
+            self.moves.append(move)
+            runner.move(move)
 
         self.move = move
 
@@ -289,13 +290,13 @@ async def test_rows_are_copied_behind_the_prompt_only_and_never_more_than_needed
     async with decoding(decoder_artefact(), slots=4, wrap=recording) as decoder:
         await beams(decoder, search(ids(50), 4, 20))
         moves = recording.runner.moves
-        assert moves[:3] == [(0, row, 0, 50) for row in (1, 2, 3)], "once, the prompt"
+        assert moves[:3] == [Move(0, row, 50) for row in (1, 2, 3)], "once, the prompt"
         forks = moves[3:]
         assert forks
-        assert all(start == 50 < end for _, _, start, end in forks)
+        assert all(fork.start == 50 < fork.length for fork in forks)
         steps: dict[int, list[tuple[int, int]]] = {}
-        for source, destination, _, end in forks:
-            steps.setdefault(end, []).append((source, destination))
+        for fork in forks:
+            steps.setdefault(fork.length, []).append((fork.source, fork.destination))
         for copies in steps.values():
             destinations = [destination for _, destination in copies]
             assert len(set(destinations)) == len(destinations) < 4

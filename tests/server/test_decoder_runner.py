@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from server.decoder_runner import DecoderRunner
 from server.limits import DecoderLimits
+from server.scheduler import Move
 from tests.artefacts import decoder_artefact, learned_decoder_artefact
 from tests.server.engines import artefact
 
@@ -66,9 +67,9 @@ def test_a_moved_row_goes_on_as_it_would_have(runner: DecoderRunner) -> None:
     prompt = PROMPTS[4]
     prefill(runner, 3, prompt)
     prefill(runner, 0, PROMPTS[5])
-    runner.move(3, 1, 0, len(prompt))
+    runner.move(Move(3, 1, len(prompt)))
     prefill(runner, 3, PROMPTS[5])
-    runner.move(3, 0, 0, len(PROMPTS[5]))
+    runner.move(Move(3, 0, len(PROMPTS[5])))
     prefill(runner, 2, prompt)
     logits = runner.decode([9, 9, 9], [len(PROMPTS[5]), len(prompt), len(prompt)])
     assert (logits[1] == logits[2]).all()
@@ -140,6 +141,6 @@ def test_a_move_of_a_span_leaves_the_rest_of_the_row(runner: DecoderRunner) -> N
     prefill(runner, 0, first)
     prefill(runner, 1, second)
     prefill(runner, 2, second)
-    runner.move(2, 0, 40, 60)
+    runner.move(Move(2, 0, 60, start=40))
     moved, same, _ = runner.decode([9, 9, 9], [60] * 3)
     assert (moved == same).all()
