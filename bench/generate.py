@@ -137,10 +137,8 @@ def main(
     results.machine = f"{platform.processor() or platform.machine()}, {usable_processors()} threads"
     for section in [section for section in SECTIONS if section in sections]:
         console.print(f"[bold]{section}[/]")
-        try:
-            getattr(bench, section.replace("-", "_"))(results)
-        finally:  # an interrupted section keeps what it has measured
-            results.write(path)
+        for _ in getattr(bench, section.replace("-", "_"))(results):
+            results.write(path)  # now: an interrupted section keeps what it has measured
     if results.parts:
         draw(results.parts, work / PICTURE.name if quick else PICTURE)
     show(results, console)
@@ -148,7 +146,7 @@ def main(
 
 
 class Bench:
-    """The sections; each adds what it measures to the results."""
+    """The sections; each adds what it measures to the results, and yields whenever it has."""
 
     def __init__(
         self, extent: Extent, engines: Sequence[str], artefact: Path, peers: Path, work: Path
@@ -168,10 +166,11 @@ class Bench:
         self._text = RealText(tokenizer)
         self._requests = RealText(tokenizer, seed=1).requests(extent.requests)
 
-    def memory(self, results: Results) -> None:
+    def memory(self, results: Results) -> Iterator[None]:
         results.memory = memory_ceiling({FORMERD: self._artefact, FORMERD_INT8: self._int8})
+        yield
 
-    def steps(self, results: Results) -> None:
+    def steps(self, results: Results) -> Iterator[None]:
         extent = self._extent
         with self._opened(self._specs.values()) as engines:
             for measured in step_times(
@@ -182,28 +181,32 @@ class Bench:
                 repeats=extent.repeats,
             ):
                 results.add_steps(measured)
+                yield
 
-    def mixed(self, results: Results) -> None:
+    def mixed(self, results: Results) -> Iterator[None]:
         """formerd before and after the peers: the quiet minutes should not be its alone."""
         found: list[Throughput] = []
         for measured in chain(self._services(), self._peers(), self._services()):
             console.print(f"{measured.system}: {measured.tokens_per_second:.1f} tokens/s")
             found.append(measured)
-        results.add_mixed(slowest(found))
+            results.add_mixed(slowest(found))
+            yield
 
-    def open_loop(self, results: Results) -> None:
+    def open_loop(self, results: Results) -> Iterator[None]:
         capacity = results.throughput(GRPC_SYSTEM)
         if capacity is None:
             raise click.UsageError("--section open-loop needs the capacity that `mixed` measures")
         results.open_loop = asyncio.run(
             open_loop(grpc_service(self._artefact), self._requests, capacity)
         )
+        yield
 
-    def parts(self, results: Results) -> None:
+    def parts(self, results: Results) -> Iterator[None]:
         results.parts = [
             asyncio.run(step_parts(self._artefact, each, self._text, self._extent.part_steps))
             for each in SITUATIONS
         ]
+        yield
 
     def _services(self) -> Iterator[Throughput]:
         systems = {
