@@ -146,6 +146,7 @@ class RandomTraffic(RuleBasedStateMachine):
     def start(self, slots: int, prefill_chunk: int) -> None:
         self.scheduler = Scheduler(slots, prefill_chunk)
         self.cache: list[list[object]] = [[None] * CAPACITY for _ in range(slots)]
+        self.memories: list[object] = [None] * slots  # whose source each row has
         self.arrived: list[SequenceGroup] = []
         self.admitted: list[SequenceGroup] = []
         self.left: set[SequenceGroup] = set()  # aborted before they were admitted
@@ -161,14 +162,17 @@ class RandomTraffic(RuleBasedStateMachine):
     )
     def arrive(self, prompt_length: int, n: int, deadline: int, search: bool = False) -> None:
         n = min(n, self.scheduler.slots)
-        arrival = SequenceGroup(len(self.arrived), prompt_length, n, deadline)
+        arrival = self.arrival(len(self.arrived), prompt_length, n, deadline)
         self.arrived.append(arrival)
         if search:
             self.searches.add(arrival)
         self.scheduler.add(arrival)
 
+    def arrival(self, key: int, prompt_length: int, n: int, deadline: int) -> SequenceGroup:
+        return SequenceGroup(key, prompt_length, n, deadline)
+
     @rule(known=st.integers(0, 3))
-    def compute_chunk(self, known: int = 0) -> None:
+    def begin(self, known: int = 0) -> None:
         head = next(iter(self.scheduler.waiting), None)
         free = self.scheduler.slots - self.scheduler.used_slots
         begins = self.scheduler.prefilling is None
@@ -196,21 +200,27 @@ class RandomTraffic(RuleBasedStateMachine):
         for n, search in groups:
             self.arrive(prompt_length=2, n=n, deadline=99, search=search)
         for _ in range(2 * self.scheduler.slots):
-            self.compute_chunk()
+            self.begin()
 
     @precondition(lambda self: self.can_step())
     @rule()
     def decode(self) -> None:
         for row, sequence in enumerate(self.scheduler.running):
-            written = (sequence.group.key, sequence.length, sequence.index)
-            self.cache[row][sequence.length] = written
-            self.written.setdefault((sequence.group, sequence.index), []).append(written)
+            group, position = sequence.group, sequence.length
+            if position < group.prompt_length:
+                self.write_prompt(group, row, position, position + 1)
+                continue
+            written = (group.key, position, sequence.index)
+            self.cache[row][position] = written
+            self.written.setdefault((group, sequence.index), []).append(written)
         self.scheduler.complete_step()
 
-    @precondition(lambda self: self.can_step() and self.running_searches())
+    @precondition(lambda self: self.can_step())
     @rule(data=st.data())
     def step_and_fork(self, data: st.DataObject) -> None:
         self.decode()
+        if not self.running_searches():
+            return
         search = data.draw(st.sampled_from(self.running_searches()))
         staying = data.draw(st.sets(st.integers(0, search.n - 1), min_size=1))
         parents = [
@@ -232,8 +242,10 @@ class RandomTraffic(RuleBasedStateMachine):
         self.end([running[row] for row in rows])
 
     def running_searches(self) -> list[SequenceGroup]:
-        running = dict.fromkeys(sequence.group for sequence in self.scheduler.running)
-        return [each for each in running if each in self.searches]
+        """Those that have read their prompts."""
+        running = self.scheduler.running
+        ready = dict.fromkeys(s.group for s in running if s.length >= s.group.prompt_length)
+        return [each for each in ready if each in self.searches]
 
     def write_prompt(self, of: SequenceGroup, row: int, start: int, end: int) -> None:
         self.cache[row][start:end] = [(of.key, position) for position in range(start, end)]
@@ -259,11 +271,12 @@ class RandomTraffic(RuleBasedStateMachine):
     @invariant()
     def rows_hold_what_their_sequences_wrote(self) -> None:
         for row, sequence in enumerate(self.scheduler.running):
-            prompt = sequence.group.prompt_length
+            prompt = min(sequence.group.prompt_length, sequence.length)
             key = sequence.group.key
             written = self.written.get((sequence.group, sequence.index), [])
             expected = [*((key, position) for position in range(prompt)), *written]
             assert self.cache[row][: sequence.length] == expected
+            assert self.memories[row] == (key if sequence.group.source_length else None)
 
     @invariant()
     def slots_are_conserved(self) -> None:
@@ -290,7 +303,7 @@ class RandomTraffic(RuleBasedStateMachine):
         for _ in range(50 * (len(self.arrived) + 1)):
             if self.scheduler.idle:
                 break
-            self.compute_chunk()
+            self.begin()
             self.finish_all_but_one_step()
             self.rows_hold_what_their_sequences_wrote()
         assert self.scheduler.idle
@@ -331,6 +344,8 @@ class RandomTraffic(RuleBasedStateMachine):
         for move in moves:
             kept = self.cache[move.source][move.start : move.length]
             self.cache[move.destination][move.start : move.length] = kept
+            if move.memory:
+                self.memories[move.destination] = self.memories[move.source]
 
 
 TestRandomTraffic = RandomTraffic.TestCase
