@@ -30,6 +30,7 @@ from export.reference import (
 )
 from export.source_checks import SourceChecks, expect_of_sources
 from export.target_checks import TargetChecks
+from export.target_drift import target_drift
 from export.target_expectations import expect_of_targets
 from model.config import Kind, Pooling, PoolingMode
 from model.transformer import Transformer
@@ -207,7 +208,20 @@ class EncoderDecoderNumbers:
         return compare
 
     def drift(self, model: Transformer, bounds: DriftBounds) -> Iterator[Check]:
-        return EncoderNumbers(self.artefact).drift(model, bounds)
+        artefact, manifest = self.artefact, self.artefact.manifest
+        yield from EncoderNumbers(artefact).drift(model, bounds)
+        assert bounds.generation is not None  # the recipe is for decoders
+        targets = target_drift(
+            model,
+            artefact.session("encoder"),
+            artefact.session("decoder"),
+            manifest.graphs["decoder"],
+            artefact.tokenizer,
+            manifest.limits,
+            start_of(manifest),
+            manifest.special_ids.eos,
+        )
+        yield from targets.checks(bounds.generation)
 
     def reference(self, model: Transformer) -> Arrays:
         artefact, manifest = self.artefact, self.artefact.manifest
