@@ -55,10 +55,14 @@ class TensorTable:
 
     def of_causal_encoder(self) -> Self:
         """Where a decoder's family keeps the parameters of `TransformerConfig.as_causal_encoder`;
-        its head is among the unused."""
+        its head is among the unused, tied or not."""
         pairs = self.names.items()
+        head = re.escape(f"{self.names['decoder.head']}.weight")
         return replace(
-            self, names={ours.replace("decoder.", "encoder.", 1): theirs for ours, theirs in pairs}
+            self,
+            names={ours.replace("decoder.", "encoder.", 1): theirs for ours, theirs in pairs},
+            unused=(*self.unused, head),
+            copies={},
         )
 
 

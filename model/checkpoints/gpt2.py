@@ -51,12 +51,10 @@ TENSORS = TensorTable(
         "decoder.norm": "ln_f",
         "decoder.head": "lm_head",
     },
-    unused=(
-        r"h\.\d+\.attn\.(bias|masked_bias)",  # the causal mask
-        r"lm_head\.weight",  # left over only where it is tied: a copy of the embedding
-    ),
+    unused=(r"h\.\d+\.attn\.(bias|masked_bias)",),  # the causal mask
     prefix="transformer.",
     convert=as_linear,
+    copies={"lm_head.weight": "wte.weight"},  # of a tied head
 )
 
 

@@ -39,11 +39,9 @@ TENSORS = TensorTable(
         "decoder.norm": "norm",
         "decoder.head": "lm_head",
     },
-    unused=(
-        r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",  # computed from rope_theta
-        r"lm_head\.weight",  # left over only where it is tied: a copy of the embedding
-    ),
+    unused=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),  # computed from rope_theta
     prefix="model.",
+    copies={"lm_head.weight": "embed_tokens.weight"},  # of a tied head
 )
 
 

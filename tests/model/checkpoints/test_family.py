@@ -37,9 +37,15 @@ def test_a_table_without_exceptions_takes_tensors_as_they_are(stored: dict[str, 
 def test_unused_tensors_are_named(stored: dict[str, Tensor]) -> None:
     leftover = {
         "model.layers.1.self_attn.rotary_emb.inv_freq": torch.ones(4),
-        "lm_head.weight": torch.ones(2, 2),
+        "lm_head.weight": stored["model.embed_tokens.weight"].clone(),
     }
     assert fit(llama.TENSORS, CONFIG, stored | leftover).unused == tuple(sorted(leftover))
+
+
+def test_an_encoder_of_a_decoder_has_no_use_for_its_head(stored: dict[str, Tensor]) -> None:
+    stored["lm_head.weight"] = torch.ones(2, 2)
+    table = llama.TENSORS.of_causal_encoder()
+    assert fit(table, CONFIG.as_causal_encoder(), stored).unused == ("lm_head.weight",)
 
 
 def test_every_problem_is_listed_by_the_names_of_the_checkpoint(stored: dict[str, Tensor]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
 from tokenizers import Tokenizer
@@ -181,3 +182,19 @@ def test_shards(tmp_path: Path, tiny: Callable[..., Any]) -> None:
     shards = load_checkpoint(tmp_path / "shards")
     assert shards.sources == whole.sources
     assert all(torch.equal(shards.tensors[name], whole.tensors[name]) for name in whole.tensors)
+
+
+@pytest.mark.parametrize(
+    ("tiny", "embedding"),
+    [(tiny_llama, "model.embed_tokens.weight"), (tiny_gpt2, "transformer.wte.weight")],
+)
+def test_a_tied_head_may_only_repeat_the_embedding(
+    tiny: Callable[[], Any], embedding: str, tmp_path: Path
+) -> None:
+    path = save(tiny(), tmp_path) / "model.safetensors"
+    stored = load_file(path)
+    save_file(stored | {"lm_head.weight": stored[embedding].clone()}, path)
+    assert load_checkpoint(tmp_path).unused == ("lm_head.weight",)
+    save_file(stored | {"lm_head.weight": stored[embedding] * 2}, path)
+    with pytest.raises(CheckpointError, match=rf"lm_head\.weight must repeat {embedding}, but"):
+        load_checkpoint(tmp_path)
