@@ -1,0 +1,359 @@
+"""Encoder-decoders from outside: what decoders are held to, and the oracle, of sources.
+
+GEN-01, PAD-06, SMP-01, STR-03, CXL-01 and MET-01 for such models, and both tasks of one artefact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import torch
+from formerd.v1 import embedding_pb2, models_pb2
+from formerd.v1 import generation_pb2 as pb
+from formerd.v1.tokens_pb2 import TokenIds
+
+from model.beam_search import search_beams
+from model.decoding_rules import DecodingRules
+from model.generate import Source, generate_greedy, remember
+from model.transformer import Transformer
+from tests.artefacts import encoder_decoder_artefact, two_vocabularies_artefact
+from tests.checkpoints import (
+    END_ID,
+    MARIAN_SETTINGS,
+    PAD_ID,
+    TWO_VOCABULARIES,
+    VOCABULARY,
+    byte_tokenizer,
+    target_tokenizer,
+    tiny_checkpoint,
+)
+from tests.contract.answers import gather_stream, without_times
+from tests.contract.stubs import Stubs, embed_request, error_of, generate_request
+from tests.contract.waiting import measured
+from tests.e2e.server_process import MetricsSnapshot, ServerProcess, running_server
+
+MODEL = "tiny-two-vocabularies"  # with rules; PAD_ID begins its targets
+OTHER = "tiny-encoder-decoder"
+OWN_ID = VOCABULARY  # the first token that only targets have
+CAPACITY = 512
+SAMPLED = pb.Sampling(temperature=1.5, top_p=0.95, seed=11)
+RULES = DecodingRules.from_settings(MARIAN_SETTINGS, [END_ID])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    flags = ("--slots", "4", "--max-wait-ms", "20", "--threads", "1")
+    artefacts = [two_vocabularies_artefact(), encoder_decoder_artefact()]
+    with running_server(artefacts, *flags) as server:
+        yield server
+
+
+@pytest.fixture
+async def stubs(server: ServerProcess) -> AsyncIterator[Stubs]:
+    """Afterwards nothing may be left running."""
+    async with grpc.aio.insecure_channel(server.target) as channel:
+        yield Stubs(channel)
+    server.wait_until_quiet()
+
+
+def source(length: int) -> list[int]:
+    return random.Random(length).choices(range(4, VOCABULARY), k=length)
+
+
+def request_for(source: str | Sequence[int], **fields: Any) -> pb.GenerateRequest:
+    """A request to the model with rules, which may end as it does."""
+    given = {"model": MODEL, "ignore_eos": False, "sampling": pb.Sampling(seed=11)}
+    return generate_request(source, **{**given, **fields})
+
+
+VARIETY = [
+    request_for("the", tokens=20),
+    request_for("and the other", tokens=40, sampling=SAMPLED, output=pb.Output(logprobs=True)),
+    request_for(source(3), tokens=25),
+    request_for(source(60), tokens=25, output=pb.Output(logprobs=True, top_logprobs=3)),
+    request_for(source(240), tokens=25, decoder_prompt=pb.DecoderPrompt(text="the")),
+    request_for("x", tokens=30, sampling=SAMPLED, n=3),
+    request_for(source(60), tokens=16, beam=pb.Beam(width=4, length_penalty=0.5), n=2),
+    request_for(source(3), tokens=12, beam=pb.Beam(width=2), output=pb.Output(logprobs=True)),
+    request_for("y", tokens=1),
+    request_for(
+        "z",
+        tokens=5,
+        decoder_prompt=pb.DecoderPrompt(tokens=TokenIds(ids=[OWN_ID, 9, 17])),
+        output=pb.Output(prompt_logprobs=True, top_logprobs=2),
+    ),
+    request_for(source(60), model=OTHER, tokens=30, sampling=SAMPLED),
+    request_for("the other", model=OTHER, tokens=30),
+]
+
+
+@cache
+def oracle() -> Transformer:
+    return tiny_checkpoint(TWO_VOCABULARIES).build()
+
+
+def remembered(ids: Sequence[int]) -> Source:
+    return remember(oracle(), torch.tensor([ids]), torch.tensor([len(ids)]))
+
+
+async def ask(stubs: Stubs, request: pb.GenerateRequest) -> pb.GenerateResponse:
+    return without_times(await stubs.generation.Generate(request))
+
+
+async def test_company_changes_nothing(server: ServerProcess, stubs: Stubs) -> None:
+    """Alone, all at once, whole and streamed: the same answers, log-probabilities too."""
+    alone = [await ask(stubs, request) for request in VARIETY]
+    before = server.wait_until_quiet()
+    together = await asyncio.gather(
+        *(ask(stubs, request) for request in VARIETY),
+        *(gather_stream(stubs.generation.GenerateStream(request)) for request in VARIETY),
+    )
+    assert together == alone * 2
+    # Else nobody has shared a step, and nothing was tested.
+    assert rows_a_step(before, server.wait_until_quiet()) > 2
+    assert len({answer.completions[0].text for answer in alone}) == len(VARIETY)
+
+
+def rows_a_step(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
+    """How many rows a decode step of the model had, on average."""
+    labels = {"model": MODEL, "phase": "decode"}
+    names = ("formerd_batch_sequences_sum", "formerd_batch_sequences_count")
+    rows, steps = (after.value(name, labels) - before.value(name, labels) for name in names)
+    return rows / steps
+
+
+@pytest.mark.parametrize("length", [1, 3, 60, 240])
+@pytest.mark.parametrize("begun", [[], [OWN_ID, 30, 31]], ids=["", "begun"])
+async def test_tokens_are_the_oracles(length: int, begun: list[int], stubs: Stubs) -> None:
+    """The rules are followed: the last token ends the text, pad never comes, nor 3 tokens twice."""
+    ids, prompt = source(length), [PAD_ID, *begun]
+    fields = {"decoder_prompt": pb.DecoderPrompt(tokens=TokenIds(ids=begun))} if begun else {}
+    [greedy] = (await ask(stubs, request_for(ids, tokens=40, **fields))).completions
+    expected = generate_greedy(
+        oracle(), prompt, 40, eos_ids=[END_ID], source=remembered(ids), rules=RULES
+    )
+    assert list(greedy.token_ids) == expected
+    assert greedy.finish_reason == pb.FINISH_REASON_EOS
+    searched = await ask(stubs, request_for(ids, tokens=8, beam=pb.Beam(width=4), n=4, **fields))
+    beams = search_beams(
+        oracle(), prompt, 8, width=4, eos_ids=[END_ID], source=remembered(ids), rules=RULES
+    )
+    assert [list(each.token_ids) for each in searched.completions] == [
+        list(beam.tokens) for beam in beams
+    ]
+
+
+async def test_a_target_goes_on_as_it_was_begun(stubs: Stubs) -> None:
+    """What begins as the model would have is continued, and scored, as it would have been."""
+    output = pb.Output(logprobs=True, top_logprobs=3)
+    [whole] = (await ask(stubs, request_for(source(20), tokens=16, output=output))).completions
+    begun = pb.DecoderPrompt(tokens=TokenIds(ids=whole.token_ids[:6]))
+    output = pb.Output(logprobs=True, prompt_logprobs=True, top_logprobs=3)
+    rest = await ask(stubs, request_for(source(20), tokens=10, decoder_prompt=begun, output=output))
+    assert rest.prompt_logprobs == whole.logprobs[:6]
+    assert rest.completions[0].token_ids == whole.token_ids[6:]
+    assert rest.completions[0].logprobs == whole.logprobs[6:]
+    assert rest.usage.prompt_tokens == 20 + 6
+    only = pb.Output(prompt_logprobs=True, top_logprobs=3)
+    scored = await ask(stubs, request_for(source(20), tokens=0, decoder_prompt=begun, output=only))
+    assert scored.prompt_logprobs == whole.logprobs[:6]
+    assert scored.usage.completion_tokens == 0
+
+
+async def test_a_decoder_prompt_is_a_text_or_its_ids(stubs: Stubs) -> None:
+    text = "the other and 🙂"
+    ids = target_tokenizer().encode(text, add_special_tokens=False).ids
+    of_ids = await begin_with(stubs, tokens=TokenIds(ids=ids))
+    assert of_ids[1] == ids
+    assert of_ids == await begin_with(stubs, text=text)
+
+
+async def begin_with(stubs: Stubs, **begun: Any) -> tuple[pb.GenerateResponse, list[int]]:
+    """An answer, and the tokens of the target that its beginning was read as."""
+    output = pb.Output(prompt_logprobs=True)
+    request = request_for("x", decoder_prompt=pb.DecoderPrompt(**begun), output=output)
+    answer = await ask(stubs, request)
+    return answer, [each.token_id for each in answer.prompt_logprobs]
+
+
+async def test_a_text_ends_before_its_stop_string(stubs: Stubs) -> None:
+    [whole] = (await ask(stubs, request_for(source(9), tokens=30))).completions
+    stop = whole.text[8:11]
+    stopping = pb.Stopping(max_new_tokens=30, stop=[stop])
+    request = request_for(source(9), stopping=stopping)
+    answer = await ask(stubs, request)
+    [completion] = answer.completions
+    assert completion.text == whole.text[: whole.text.index(stop)]
+    assert completion.stop_sequence == stop
+    assert completion.finish_reason == pb.FINISH_REASON_STOP
+    assert await gather_stream(stubs.generation.GenerateStream(request)) == answer
+
+
+async def test_a_source_encoded_before_is_reused_within_its_partition(stubs: Stubs) -> None:
+    request = request_for(source(33), tokens=5)
+
+    async def generate(token: str) -> pb.GenerateResponse:
+        metadata = (("authorization", f"Bearer {token}"),) if token else ()
+        return await stubs.generation.Generate(request, metadata=metadata)
+
+    responses = [await generate(token) for token in ("", "", "one", "one", "")]
+    assert [response.usage.cached_tokens for response in responses] == [0, 33, 0, 33, 33]
+    assert all(response.completions == responses[0].completions for response in responses)
+
+
+def refused(message: str, **fields: Any) -> Any:
+    source = fields.pop("source", "the")
+    return pytest.param(message, request_for(source, **fields), id=message)
+
+
+def begun_with(*ids: int) -> pb.DecoderPrompt:
+    return pb.DecoderPrompt(tokens=TokenIds(ids=ids))
+
+
+@pytest.mark.parametrize(
+    ("message", "request_"),
+    [
+        refused("prompt has no tokens", source="", model=OTHER),  # which brackets no text
+        refused("tokens has no tokens", source=[]),
+        refused(f"tokens.ids[1] is {OWN_ID}", source=[5, OWN_ID]),
+        refused("tokens has 513 tokens; this model takes at most 512", source=[5] * 513),
+        pytest.param(
+            "chat is set, but this model has no chat template",
+            pb.GenerateRequest(model=MODEL, chat=pb.Chat()),
+            id="chat",
+        ),
+        refused("decoder_prompt has neither", decoder_prompt=pb.DecoderPrompt()),
+        refused("decoder_prompt.text has no tokens", decoder_prompt=pb.DecoderPrompt(text="")),
+        refused("decoder_prompt.tokens has no tokens", decoder_prompt=begun_with()),
+        refused("decoder_prompt.tokens.ids[0] is 281", decoder_prompt=begun_with(281)),
+        refused("decoder_prompt.tokens has 511 tokens", decoder_prompt=begun_with(*[5] * 511)),
+        refused("beam.width is 5", beam=pb.Beam(width=5)),
+        refused("n is 3; it must be at most beam.width", beam=pb.Beam(width=2), n=3),
+        refused("beam.width is 2, but", beam=pb.Beam(width=2), sampling=SAMPLED),
+        refused("stopping.max_new_tokens is 0", tokens=0),
+        refused("stopping.stop_token_ids[0] is 281", stopping=pb.Stopping(stop_token_ids=[281])),
+        refused("sampling.logit_bias[0] is 281", sampling=pb.Sampling(logit_bias={281: 1})),
+    ],
+)
+async def test_nonsense_is_refused_by_name_and_disturbs_nobody(
+    message: str, request_: pb.GenerateRequest, stubs: Stubs
+) -> None:
+    beside = request_for("the", tokens=40)
+    running = asyncio.create_task(gather_stream(stubs.generation.GenerateStream(beside)))
+    for call in (stubs.generation.Generate(request_), stubs.generation.GenerateStream(request_)):
+        error = await error_of(call)
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert str(error.details()).startswith(message)
+    assert (await running).completions == (await ask(stubs, beside)).completions
+
+
+async def test_the_longest_source_and_target_fit(stubs: Stubs) -> None:
+    """GEN-04: a target of capacity - 2 tokens after its start leaves room for one more."""
+    request = request_for([5] * CAPACITY, tokens=9, decoder_prompt=begun_with(*[7] * 510))
+    [completion] = (await ask(stubs, request)).completions
+    assert list(completion.token_ids) == [END_ID]
+
+
+async def test_a_caller_that_goes_leaves_nothing(server: ServerProcess, stubs: Stubs) -> None:
+    """CXL-01: with long targets, while running and while queued."""
+    before = server.wait_until_quiet()
+    labels = {"model": MODEL, "kind": "generated"}
+    long = request_for(source(100), tokens=400, ignore_eos=True, n=4)
+    for _ in range(5):
+        stream = stubs.generation.GenerateStream(long)
+        waiting = stubs.generation.GenerateStream(long)
+        for _ in range(5):
+            await stream.read()
+        waiting.cancel()
+        stream.cancel()
+    after = await measured(server, lambda now: now.total("formerd_slots", {"state": "used"}) == 0)
+    names = ("formerd_tokens_total", labels)
+    assert after.value(*names) - before.value(*names) < 5 * 4 * 200
+
+
+async def test_one_artefact_embeds_and_generates_at_once(stubs: Stubs) -> None:
+    texts = ["the", "and the other", "x" * 200]
+    request = embed_request(*texts, model=MODEL)
+    alone = [
+        (await stubs.embedding.Embed(embed_request(text, model=MODEL))).embeddings[0]
+        for text in texts
+    ]
+    known = await ask(stubs, VARIETY[0])
+    answers = asyncio.gather(*(ask(stubs, VARIETY[0]) for _ in range(8)))
+    vectors = await asyncio.gather(*(stubs.embedding.Embed(request) for _ in range(8)))
+    assert await answers == [known] * 8
+    for response in vectors:
+        for one, other in zip(response.embeddings, alone, strict=True):
+            difference = np.subtract(one.vector.values, other.vector.values)
+            assert np.linalg.norm(difference) <= 1e-6 * np.linalg.norm(other.vector.values)
+            assert one.token_count == other.token_count
+
+
+async def test_an_embedding_is_the_mean_of_the_encoders_states(stubs: Stubs) -> None:
+    from model.config import Pooling, PoolingMode
+    from model.generate import embed
+
+    ids = torch.tensor([source(30)])
+    expected = embed(oracle(), Pooling(PoolingMode.MEAN, normalize=False), ids, torch.tensor([30]))[
+        0
+    ]
+    given = embedding_pb2.EmbedInput(tokens=TokenIds(ids=source(30)))
+    response = await stubs.embedding.Embed(embedding_pb2.EmbedRequest(model=MODEL, inputs=[given]))
+    np.testing.assert_allclose(response.embeddings[0].vector.values, expected, atol=1e-5)
+    own = embedding_pb2.EmbedInput(tokens=TokenIds(ids=[OWN_ID]))
+    error = await error_of(
+        stubs.embedding.Embed(embedding_pb2.EmbedRequest(model=MODEL, inputs=[own]))
+    )
+    assert str(error.details()).startswith(f"inputs[0].tokens.ids[0] is {OWN_ID}")
+
+
+async def test_what_is_counted(server: ServerProcess, stubs: Stubs) -> None:
+    def counted(name: str, **labels: str) -> float:
+        now = server.wait_until_quiet()
+        return now.value(f"formerd_{name}", {"model": MODEL, **labels})
+
+    begun = begun_with(5, 6, 7)
+    fields = [
+        ("tokens_total", {"kind": "prompt"}),
+        ("tokens_total", {"kind": "generated"}),
+        ("tokens_total", {"kind": "embedded"}),
+        ("batch_tokens_sum", {"phase": "encode"}),
+        ("engine_steps_total", {"phase": "decode"}),
+        ("prefix_cache_hits_total", {}),
+        ("prefix_cache_reused_tokens_total", {}),
+    ]
+    before = [counted(name, **labels) for name, labels in fields]
+    for _ in range(2):
+        request = request_for(source(47), tokens=4, ignore_eos=True, decoder_prompt=begun)
+        await stubs.generation.Generate(request)
+    after = [counted(name, **labels) for name, labels in fields]
+    grown = [now - then for now, then in zip(after, before, strict=True)]
+    # Of each target the start and 3 tokens that are given, and 4 of which the last is not fed.
+    assert grown == [2 * 50, 2 * 4, 0, 47, 2 * 7, 1, 47]
+
+
+async def test_the_model_is_described(stubs: Stubs) -> None:
+    model = (await stubs.models.GetModel(models_pb2.GetModelRequest(model=MODEL))).model
+    assert model.kind == models_pb2.MODEL_KIND_ENCODER_DECODER
+    assert list(model.task) == [models_pb2.TASK_EMBED, models_pb2.TASK_GENERATE]
+    assert (model.dimensions, model.pooling) == (64, "mean")
+    assert (model.limits.max_input_tokens, model.limits.capacity) == (512, CAPACITY)
+    assert model.limits.slots == 4
+    assert model.limits.max_inputs > 0
+    assert model.vocabulary_size == target_tokenizer().get_vocab_size()
+
+
+async def test_sources_and_targets_have_tokenizers_of_their_own(stubs: Stubs) -> None:
+    request = models_pb2.TokenizeRequest(model=MODEL, text="the")
+    ids = [token.id for token in (await stubs.models.Tokenize(request)).tokens]
+    assert ids == byte_tokenizer(bracketed=True).encode("the").ids
+    back = models_pb2.DetokenizeRequest(model=MODEL, ids=[OWN_ID])
+    written = (await stubs.models.Detokenize(back)).text
+    assert written == target_tokenizer().decode([OWN_ID])
