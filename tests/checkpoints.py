@@ -161,10 +161,15 @@ MARIAN_SETTINGS = {
 def random_tensors(config: TransformerConfig, seed: int = 0) -> dict[str, Tensor]:
     """Every parameter of the model, random: biases and norm gains too."""
     generator = torch.Generator().manual_seed(seed)
-    return {
+    tensors = {
         name: _random(name, parameter.shape, generator)
         for name, parameter in Transformer(config).named_parameters()
     }
+    if not config.scaled_attention:  # the queries are made smaller instead, as T5 does
+        for name, tensor in tensors.items():
+            if name.endswith("query.weight"):
+                tensor *= config.head_dim**-0.5
+    return tensors
 
 
 def tiny_checkpoint(config: TransformerConfig, seed: int = 0) -> Checkpoint:

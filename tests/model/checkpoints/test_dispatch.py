@@ -11,6 +11,7 @@ import pytest
 from model.checkpoint import CheckpointError
 from model.checkpoints import load_checkpoint
 from tests.checkpoints import write_decoder
+from tests.model.checkpoints.tiny_references import FAMILIES
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,6 @@ SIZES = (
     *("num_heads", "d_kv", "d_ff", "num_layers"),
 )
 LAYERS = ("num_hidden_layers", "n_layers", "n_layer", "encoder_layers", "num_layers")
-FAMILIES = [
-    *("bart", "bert", "distilbert", "gpt2", "llama", "marian"),
-    *("mistral", "qwen2", "roberta", "t5", "xlm-roberta"),
-]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -24,15 +24,15 @@ from model.generate import embed, generate_greedy
 from tests.checkpoints import PAD
 from tests.model.checkpoints.parity import PROMPT
 from tests.model.checkpoints.tiny_references import (
+    DECODERS,
+    ENCODERS,
     save,
     tiny_bert,
     tiny_distilbert,
     tiny_gpt2,
     tiny_llama,
-    tiny_mistral,
     tiny_qwen2,
     tiny_roberta,
-    tiny_xlm_roberta,
 )
 from tests.model.references import reference_greedy
 
@@ -85,8 +85,8 @@ def test_vectors_of_every_pooling(tmp_path: Path, mode: str, normalize: bool) ->
     assert_same_vectors(checkpoint, reference)
 
 
-@pytest.mark.parametrize("tiny", [tiny_roberta, tiny_xlm_roberta, tiny_distilbert])
-def test_vectors_of_other_encoders(tmp_path: Path, tiny: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("tiny", ENCODERS.values(), ids=ENCODERS.keys())
+def test_vectors_of_every_encoder(tmp_path: Path, tiny: Callable[..., Any]) -> None:
     # sentence-transformers pads with the tokenizer's id, which positions count from.
     changes = {} if tiny is tiny_distilbert else {"pad_token_id": 0}
     reference = save_sentence_model(tmp_path, tiny(**changes))
@@ -163,7 +163,7 @@ def test_an_embedding_model_that_looks_both_ways_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("tiny", [tiny_gpt2, tiny_mistral, tiny_qwen2])
+@pytest.mark.parametrize("tiny", DECODERS.values(), ids=DECODERS.keys())
 def test_half_precision_is_upcast(
     tmp_path: Path, tiny: Callable[..., Any], dtype: torch.dtype
 ) -> None:

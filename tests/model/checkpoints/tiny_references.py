@@ -5,6 +5,7 @@ Every parameter is random, biases and norm gains too; `changes` go to the config
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,30 @@ def tiny_t5(**changes: Any) -> Any:
         model.lm_head.weight = nn.Parameter(torch.empty_like(model.shared.weight))
     _random(model)
     model.shared.weight.data *= 10  # a tied head divides the logits
+    for name, parameter in model.named_parameters():
+        if name.endswith(".q.weight"):  # nothing else scales the scores
+            parameter.data *= model.config.d_kv**-0.5
     return model
+
+
+ENCODERS: dict[str, Callable[..., Any]] = {
+    "bert": tiny_bert,
+    "distilbert": tiny_distilbert,
+    "roberta": tiny_roberta,
+    "xlm-roberta": tiny_xlm_roberta,
+}
+DECODERS: dict[str, Callable[..., Any]] = {
+    "gpt2": tiny_gpt2,
+    "llama": tiny_llama,
+    "mistral": tiny_mistral,
+    "qwen2": tiny_qwen2,
+}
+ENCODER_DECODERS: dict[str, Callable[..., Any]] = {
+    "bart": tiny_bart,
+    "marian": tiny_marian,
+    "t5": tiny_t5,
+}
+FAMILIES = ENCODERS | DECODERS | ENCODER_DECODERS  # every family that transformers has, too
 
 
 def save(model: Any, directory: Path, **options: Any) -> Path:
