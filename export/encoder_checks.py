@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
 
-from export.packing import Ids, pack
+from export.packing import MEMORY_MAP, Ids, pack, without_memory
 from export.parity import Check, Tolerance, compare
 from model.config import Pooling
 from model.generate import embed
@@ -95,7 +95,14 @@ def random_texts(vocab_size: int, lengths: Sequence[int]) -> list[Ids]:
 
 def run_encoder(session: ort.InferenceSession, texts: Sequence[Ids]) -> NDArray[np.float32]:
     """The graph's embeddings `[B, d_model]`."""
-    embeddings: NDArray[np.float32] = session.run(["embeddings"], pack(texts))[0]
+    return run_packed(session, pack(texts))
+
+
+def run_packed(session: ort.InferenceSession, inputs: Mapping[str, Ids]) -> NDArray[np.float32]:
+    """The same of texts that are packed; of an encoder-decoder nothing else is computed."""
+    if MEMORY_MAP in {each.name for each in session.get_inputs()}:
+        inputs = without_memory(inputs)
+    embeddings: NDArray[np.float32] = session.run(["embeddings"], dict(inputs))[0]
     return embeddings
 
 

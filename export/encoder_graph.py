@@ -7,10 +7,18 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.onnx import ops
 
 from export.cache_specs import cache_specs
 from export.graph import GraphSource
-from export.graph_attention import PackedAttention, RotaryTables, scale_of, split_heads, take
+from export.graph_attention import (
+    PackedAttention,
+    RotaryTables,
+    leading,
+    scale_of,
+    split_heads,
+    take,
+)
 from export.manifest import TensorSpec
 from export.weights import lay_out_for_matmul
 from model.config import Pooling
@@ -29,6 +37,7 @@ def encoder_graph(
     """
     config = model.config
     number = str(dtype).removeprefix("torch.")
+    memory_map = (TensorSpec("memory_map", "int64", ("sources", "longest_source")),)
     return GraphSource(
         role="encoder",
         module=EncoderModule(model, pooling, dtype),
@@ -38,12 +47,13 @@ def encoder_graph(
             TensorSpec("pad_map", "int64", ("batch", "longest")),
             TensorSpec("unpad_map", "int64", ("tokens",)),
             TensorSpec("lengths", "int64", ("batch",)),
+            *(memory_map if config.has_decoder else ()),
         ),
         outputs=(
             TensorSpec("embeddings", "float32", ("batch", config.d_model)),
-            *cache_specs(config, "cross", number, "batch", "longest"),
+            *cache_specs(config, "cross", number, "sources", "longest_source"),
         ),
-        sizes={"tokens": 5, "batch": 2, "longest": 3},
+        sizes={"tokens": 5, "batch": 2, "longest": 3, "sources": 4, "longest_source": 6},
     )
 
 
@@ -52,8 +62,12 @@ class EncoderModule(nn.Module):
 
     Inputs, in order, all int64: `input_ids [N]`; `positions [N]`, from 0 within each text;
     `pad_map [B, L]`, the token of each cell; `unpad_map [N]`, the cell of each token; `lengths
-    [B]`. Outputs: `embeddings [B, d_model]` fp32, pooled and, where asked for, normalised; then,
-    where there is a decoder, each of its layers' key and value `[B, G, L, D]` of the source.
+    [B]`. Output: `embeddings [B, d_model]` fp32, pooled and, where asked for, normalised.
+
+    Where there is a decoder, one more input: `memory_map [B, L]`, the same as `pad_map`, or `[0,
+    0]` where only embeddings are wanted: then no token is projected. And more outputs: for each
+    layer of the decoder, the key and value `[B, G, L, D]` that it reads of a source; what padding
+    cells give means nothing.
     """
 
     def __init__(self, model: Transformer, pooling: Pooling, dtype: torch.dtype) -> None:
@@ -64,7 +78,7 @@ class EncoderModule(nn.Module):
         self.rotary = RotaryTables.from_config(model.config, dtype)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        input_ids, positions, pad_map, unpad_map, lengths = inputs
+        input_ids, positions, pad_map, unpad_map, lengths, *memory_map = inputs
         real = torch.arange(pad_map.shape[1]) < lengths.unsqueeze(1)  # [B, L]
         pad_map = pad_map.where(real, pad_map[:, :1])  # padding is a copy of the row's own token
         rotary = None
@@ -77,7 +91,7 @@ class EncoderModule(nn.Module):
         vectors = pool(padded, lengths, replace(self.pooling, normalize=False))
         if self.pooling.normalize:
             vectors = _normalise(vectors)
-        return vectors, *self._remember(states, pad_map)
+        return vectors, *(half for map_ in memory_map for half in self._remember(states, map_))
 
     def _mask(self, pad_map: Tensor) -> Tensor | None:
         """What `PackedAttention` wants of the texts' columns, 0 to L - 1."""
@@ -87,16 +101,17 @@ class EncoderModule(nn.Module):
         bias = self.model.encoder.relative_bias
         return None if bias is None else bias(columns, columns).unsqueeze(0)  # [1, H, L, L]
 
-    def _remember(self, states: Tensor, pad_map: Tensor) -> Iterator[Tensor]:
+    def _remember(self, states: Tensor, memory_map: Tensor) -> Iterator[Tensor]:
         """Each key and value of cross-attention, of packed tokens `[N, d_model]`: `[B, G, L, D]`.
 
         Real tokens alone are projected, and laid out for the decoder after that.
         """
-        if not self.model.config.has_decoder:
-            return
-        for halves in self.model.decoder.project_memory(states):
+        cells = ops.symbolic(
+            "Size", (memory_map,), dtype=torch.int64, shape=(), version=24
+        )  # at least as many as tokens, or none
+        for halves in self.model.decoder.project_memory(leading(states, cells.unsqueeze(0))):
             for half in halves:  # [N, G, D]
-                padded = split_heads(take(half.flatten(-2), pad_map), half.shape[-2])
+                padded = split_heads(take(half.flatten(-2), memory_map), half.shape[-2])
                 yield padded.transpose(1, 2)
 
 

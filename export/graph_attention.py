@@ -171,14 +171,14 @@ def take(states: Tensor, rows: Tensor) -> Tensor:
 
 
 def leading(columns: Tensor, end: Tensor) -> Tensor:
-    """The first `end [1]`, int64, of `columns [C]`, or all where there are fewer.
+    """The first `end [1]`, int64, of `columns [C, ...]`, or all where there are fewer.
 
     The tracer takes the result for as long as `columns`: how many there are is known when the
     graph runs.
     """
     return ops.symbolic(
         "Slice",
-        (columns, torch.zeros(1, dtype=torch.int64), end),
+        (columns, torch.tensor([0]), end),
         dtype=columns.dtype,
         shape=columns.shape,
         version=24,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int64]
 
 PACKED_INPUTS = ("input_ids", "positions", "pad_map", "unpad_map", "lengths")
+MEMORY_MAP = "memory_map"  # of an encoder-decoder's encoder
 
 
 def pack(texts: Sequence[Ids]) -> dict[str, Ids]:
@@ -32,3 +33,13 @@ def pack(texts: Sequence[Ids]) -> dict[str, Ids]:
         "unpad_map": np.flatnonzero(real).astype(np.int64),
         "lengths": lengths,
     }
+
+
+def with_memory(packed: Mapping[str, Ids]) -> dict[str, Ids]:
+    """The inputs of an encoder-decoder's encoder, whose sources a decoder is to read."""
+    return {**packed, MEMORY_MAP: packed["pad_map"]}
+
+
+def without_memory(packed: Mapping[str, Ids]) -> dict[str, Ids]:
+    """The inputs of an encoder-decoder's encoder, of which the embeddings alone are wanted."""
+    return {**packed, MEMORY_MAP: np.zeros((0, 0), dtype=np.int64)}

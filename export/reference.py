@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from export.artefact_files import FileContent
 from export.decoder_run import DecoderRun
-from export.encoder_checks import random_texts, reference_embeddings
+from export.encoder_checks import random_texts, reference_embeddings, run_packed
 from export.manifest import REFERENCE_FILE, GraphSpec, Limits, ManifestError
 from export.packing import PACKED_INPUTS, pack
 from export.parity import Check, Tolerance, compare
@@ -132,7 +132,7 @@ def replay_encoder(
     """Runs the stored batch and compares."""
     inputs = {name: reference[name] for name in PACKED_INPUTS}
     wanted = reference["embeddings"]
-    found = session.run(["embeddings"], inputs)[0]
+    found = run_packed(session, inputs)
     yield tolerance.compare(_NAME, f"batch {len(wanted)}", found, wanted)
 
 

@@ -10,7 +10,8 @@ import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
 
-from export.packing import Ids, pack
+from export.encoder_checks import run_encoder
+from export.packing import Ids, pack, with_memory
 from export.parity import Check, Tolerance, compare
 from export.passage import passage_rows
 from export.source_run import encode_sources
@@ -91,11 +92,9 @@ class SourceChecks:
 
     def embeddings_alone(self) -> Iterator[Check]:
         """Whoever wants the embeddings alone gets the same ones."""
-        inputs = pack([source.ids for source in self._expected])
-        options = ort.RunOptions()
-        options.add_run_config_entry("only_execute_path_to_fetches", "1")
-        everything = self._session.run(None, inputs)[0]
-        found = self._session.run(["embeddings"], inputs, options)[0]
+        sources = [source.ids for source in self._expected]
+        everything = self._session.run(None, with_memory(pack(sources)))[0]
+        found = run_encoder(self._session, sources)
         shape = f"batch {len(self._expected)}"
         yield compare("embeddings fetched alone", shape, found, everything, bound=0.0)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from server.artefact import Artefact
 from server.limits import EncoderLimits
-from server.packing import pack
+from server.packing import NO_MEMORY, pack
 from server.replay import needs_replay, replay_encoder
 from server.shared_session import SharedSession
 
@@ -44,15 +43,14 @@ class EncoderRunner:
         self._session = session.open()
         # An encoder-decoder's encoder also computes what its decoder reads, for which an embedding
         # has no use.
-        self._embeddings_only = onnxruntime.RunOptions()
-        self._embeddings_only.only_execute_path_to_fetches = True
+        self._memory_map = NO_MEMORY if artefact.manifest.kind == "encoder_decoder" else None
         self._limits = limits
         self.provider: str = self._session.get_providers()[0]
 
     def encode(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """The embeddings `[texts, d_model]` of at least one text of at least one id each."""
         vectors: NDArray[np.float32] = self._session.run(
-            ["embeddings"], pack(texts).feeds(), self._embeddings_only
+            ["embeddings"], pack(texts).feeds(self._memory_map)
         )[0]
         return vectors
 

@@ -9,6 +9,7 @@ from export.manifest import Device, GraphSpec, Manifest, ManifestError, TensorSp
 CACHE_DTYPES = {Device.CPU: ("float32", "float16"), Device.CUDA: ("float16",)}
 HALVES = ("key", "value")
 MOVER_NUMBERS = ("source_start", "source_end", "destination_start")
+MEMORY_MAP = "memory_map"  # the sources that a decoder is to read: as `pad_map`, or [0, 0] for none
 
 
 def expected_graphs(manifest: Manifest) -> dict[str, GraphSpec]:
@@ -86,8 +87,13 @@ def _decoder(manifest: Manifest) -> GraphSpec:
 def _source_encoder(manifest: Manifest) -> GraphSpec:
     """An encoder that gives what a decoder reads of its sources, too."""
     encoder = _encoder(manifest)
-    cross = _caches(manifest, "cross", "batch", "longest")
-    return replace(encoder, outputs=(*encoder.outputs, *cross))
+    memory_map = TensorSpec(MEMORY_MAP, "int64", ("sources", "longest_source"))
+    cross = _caches(manifest, "cross", "sources", "longest_source")
+    return replace(
+        encoder,
+        inputs=(*encoder.inputs, memory_map),
+        outputs=(*encoder.outputs, *cross),
+    )
 
 
 def _target_decoder(manifest: Manifest) -> GraphSpec:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from server.interface import MEMORY_MAP
+
 Integers = NDArray[np.int64]
+NO_MEMORY: Integers = np.zeros((0, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,13 @@ class Packed:
     unpad_map: Integers
     lengths: Integers
 
-    def feeds(self) -> dict[str, Integers]:
-        """The inputs by the names that the graph gives them."""
-        return dict(vars(self))
+    def feeds(self, memory_map: Integers | None = None) -> dict[str, Integers]:
+        """The inputs by the names that the graph gives them.
+
+        Args:
+            memory_map: of an encoder-decoder: `pad_map` for what its decoder reads, or `NO_MEMORY`.
+        """
+        return vars(self) | ({} if memory_map is None else {MEMORY_MAP: memory_map})
 
 
 def pack(texts: Sequence[Sequence[int]]) -> Packed:

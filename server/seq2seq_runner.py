@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import onnxruntime
-
 from server.artefact import Artefact
 from server.buffer import HostBuffer, allocator, bind_input, bind_output
 from server.encoded_sources import EncodedSources
@@ -66,9 +64,6 @@ class Seq2seqRunner:
         self._allocate_cache()
         self._allocate_inputs()
         self._encode_binding = self._encoder.io_binding()
-        # Pooling is for embeddings.
-        self._memories_only = onnxruntime.RunOptions()
-        self._memories_only.only_execute_path_to_fetches = True
         self._decode_bindings: dict[tuple[int, int], Any] = {}
 
     def encode(self, sources: Sequence[Sequence[int]]) -> None:
@@ -79,10 +74,10 @@ class Seq2seqRunner:
                 `DecoderLimits.encoded_at_once` tokens.
         """
         packed = pack(sources)
-        for name, values in packed.feeds().items():
+        for name, values in packed.feeds(packed.pad_map).items():
             self._encode_binding.bind_cpu_input(name, values)
         self._encoded.bind_batch(self._encode_binding, *packed.pad_map.shape)
-        self._encoder.run_with_iobinding(self._encode_binding, self._memories_only)
+        self._encoder.run_with_iobinding(self._encode_binding)
         self._encoded_lengths: list[int] = packed.lengths.tolist()
 
     def place(self, index: int, row: int) -> None:
