@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from server.artefact import Artefact, load_artefact
 from server.decoder_engine import DecoderEngine
 from server.decoder_runner import DecoderRunner
+from server.decoder_worker import OpenRunner
 from server.encoder_engine import EncoderEngine
 from server.encoder_runner import EncoderRunner
 from server.errors import ServerError
@@ -172,15 +173,27 @@ async def decoding(
         max_request_seconds,
         cached_chunks,
     )
+    tokenizer = Tokenizer(source.tokenizer, source.manifest.vocabulary_size)
+    async with started(
+        source, tokenizer, limits, lambda: wrap(DecoderRunner(source, limits))
+    ) as it:
+        yield it
+
+
+@asynccontextmanager
+async def started(
+    source: Artefact, tokenizer: Tokenizer, limits: DecoderLimits, open_runner: OpenRunner
+) -> AsyncIterator[Decoding]:
+    """An engine that generates."""
     registry, trace = CollectorRegistry(), Trace()
     engine = DecoderEngine(
         source,
-        Tokenizer(source.tokenizer, source.manifest.vocabulary_size),
+        tokenizer,
         limits,
         Metrics(registry, ["model"]).model("model"),
         asyncio.get_running_loop(),
         trace=trace,
-        open_runner=lambda: wrap(DecoderRunner(source, limits)),
+        open_runner=open_runner,
     )
     engine.start()
     try:

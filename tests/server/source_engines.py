@@ -1,0 +1,232 @@
+"""Engines of encoder-decoders: on tiny artefacts, and on a script that shows every wrong row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from server.artefact import Artefact
+from server.limits import DecoderLimits
+from server.request import Beam, GenerationRequest, Output, Sampling, Stopping
+from server.runner import Logits, Memory
+from server.scheduler import Move
+from server.seq2seq_runner import Seq2seqRunner
+from server.tokenizer import Tokenizer
+from tests.checkpoints import byte_tokenizer
+from tests.server.engines import Decoding, artefact, started
+from tests.server.manifests import encoder_decoder_manifest
+
+START = 0  # what every target begins with
+VOCABULARY = 100
+_TOKEN_BYTES = 8
+
+
+def translation(
+    source: Sequence[int],
+    max_new_tokens: int = 8,
+    *,
+    prefix: Sequence[int] = (),
+    seed: int | None = None,
+    n: int = 1,
+    beam: Beam | None = None,
+    output: Output = Output(),  # noqa: B008 - frozen
+    eos_ids: tuple[int, ...] = (),
+    deadline: float | None = None,
+    partition: str = "",
+) -> GenerationRequest:
+    """Greedy, or sampled at temperature 1 with a seed; its length ends it, or `eos_ids`."""
+    return GenerationRequest(
+        (START, *prefix),
+        Sampling() if seed is None else Sampling(temperature=1.0, seed=seed),
+        Stopping(max_new_tokens, eos_ids=eos_ids),
+        output,
+        n=n,
+        deadline=deadline,
+        beam=beam,
+        partition=partition,
+        source=tuple(source),
+    )
+
+
+def said(source: Sequence[int], target: Sequence[int]) -> Logits:
+    """What the scripted model says after a target: numbers that any other row has otherwise."""
+    entropy = [len(source), *source, *target]
+    numbers = np.random.Generator(np.random.PCG64(entropy))
+    return numbers.standard_normal(VOCABULARY, np.float32)
+
+
+def spoken(source: Sequence[int], count: int, prefix: Sequence[int] = ()) -> list[int]:
+    """The likeliest `count` tokens."""
+    target = [START, *prefix]
+    for _ in range(count):
+        target.append(int(said(source, target).argmax()))
+    return target[1 + len(prefix) :]
+
+
+class ScriptedRunner:
+    """A runner whose rows hold tokens instead of keys and values; it can be told to fail.
+
+    Attributes:
+        batches: the sources of each batch that was encoded.
+        moves: those that were made.
+        poison: tokens; a run that is given one of them raises.
+        spoil: tokens; the logits of a row that is given one of them are not finite.
+        broken: every run raises, the probe too.
+        blind: every run raises, but not the probe.
+    """
+
+    provider = "script"
+    source_token_bytes = _TOKEN_BYTES
+
+    def __init__(self, limits: DecoderLimits) -> None:
+        self._limits = limits
+        self._targets = [[-1] * limits.capacity for _ in range(limits.slots)]
+        self._memories: list[Sequence[int]] = [()] * limits.slots
+        self._encoded: Sequence[Sequence[int]] = ()
+        self.batches: list[Sequence[Sequence[int]]] = []
+        self.moves: list[Move] = []
+        self.poison: Collection[int] = ()
+        self.spoil: Collection[int] = ()
+        self.broken = False
+        self.blind = False
+        self.resume = threading.Event()
+        self.resume.set()
+        self.paused = threading.Event()
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> None:
+        longest = max(map(len, sources))
+        assert longest * len(sources) <= self._limits.encoded_at_once
+        self._fail({token for source in sources for token in source})
+        self._encoded = [tuple(source) for source in sources]
+        self.batches.append(self._encoded)
+
+    def place(self, index: int, row: int) -> None:
+        self._memories[row] = self._encoded[index]
+
+    def keep_memory(self, row: int) -> Memory:
+        return cast("Memory", _Kept(self._memories[row]))
+
+    def restore_memory(self, memory: Memory, row: int) -> None:
+        self._memories[row] = cast("_Kept", memory).source
+
+    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
+        if not self.resume.is_set():
+            self.paused.set()
+            assert self.resume.wait(30)
+        self._fail(tokens)
+        rows = zip(range(len(tokens)), tokens, lengths, strict=True)
+        return np.stack([self._decode(*row) for row in rows])
+
+    def decode_row(self, row: int, token: int, length: int) -> Logits:
+        self._fail([token])
+        return self._decode(row, token, length)[np.newaxis]
+
+    def move(self, move: Move) -> None:
+        self.moves.append(move)
+        moved = self._targets[move.source][move.start : move.length]
+        self._targets[move.destination][move.start : move.length] = moved
+        if move.memory:
+            self._memories[move.destination] = self._memories[move.source]
+
+    def warm_up(self) -> None:
+        """There is nothing to warm."""
+
+    def probe(self, row: int) -> None:
+        if self.broken:
+            raise RuntimeError("injected")
+        self._memories[row] = ()
+
+    def pause(self) -> None:
+        """Holds the engine at its next decode step until `resume` is set."""
+        self.paused.clear()
+        self.resume.clear()
+
+    def _decode(self, row: int, token: int, length: int) -> Logits:
+        target = self._targets[row]
+        target[length] = token
+        logits = said(self._memories[row], target[: length + 1])
+        if token in self.spoil:
+            logits[3] = np.nan
+        return logits
+
+    def _fail(self, tokens: Collection[int]) -> None:
+        if self.broken or self.blind or set(tokens) & set(self.poison):
+            raise RuntimeError("injected")
+
+
+class _Kept:
+    """The memory of a source, as the script has it."""
+
+    def __init__(self, source: Sequence[int]) -> None:
+        self.source = source
+        self.row_bytes = len(source) * _TOKEN_BYTES
+
+
+class Scripted(Decoding):
+    """A running engine on the script."""
+
+    runner: ScriptedRunner
+
+
+@asynccontextmanager
+async def scripted(
+    *,
+    slots: int = 4,
+    capacity: int = 64,
+    source_capacity: int = 32,
+    prefill_chunk: int = 16,
+    source_cache_bytes: int = 0,
+    max_queue_tokens: int = 10_000,
+    max_request_seconds: float = 60.0,
+) -> AsyncIterator[Scripted]:
+    """An engine on the script, started."""
+    limits = DecoderLimits(
+        slots,
+        capacity,
+        prefill_chunk,
+        100,
+        max_queue_tokens,
+        max_request_seconds,
+        source_capacity=source_capacity,
+        source_cache_bytes=source_cache_bytes,
+    )
+    runner = ScriptedRunner(limits)
+    source = Artefact(Path("script"), encoder_decoder_manifest(), {})
+    tokenizer = Tokenizer(byte_tokenizer().to_str().encode())
+    async with started(source, tokenizer, limits, lambda: runner) as running:
+        engine = Scripted(running.engine, running.registry, running.trace)
+        engine.runner = runner
+        yield engine
+
+
+@asynccontextmanager
+async def translating(
+    directory: Path,
+    *,
+    slots: int = 5,
+    capacity: int = 64,
+    source_capacity: int = 256,
+    prefill_chunk: int = 64,
+    source_cache_bytes: int = 0,
+) -> AsyncIterator[Decoding]:
+    """An engine on a tiny artefact, started."""
+    source = artefact(directory)
+    limits = DecoderLimits(
+        slots,
+        capacity,
+        prefill_chunk,
+        100,
+        10_000,
+        60.0,
+        source_capacity=source_capacity,
+        source_cache_bytes=source_cache_bytes,
+    )
+    tokenizer = Tokenizer(source.tokenizer, source.manifest.vocabulary_size)
+    runner = Seq2seqRunner(source, limits)
+    async with started(source, tokenizer, limits, lambda: runner) as running:
+        yield running
