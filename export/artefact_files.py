@@ -53,6 +53,11 @@ def describe_file(path: Path) -> FileSpec:
     return FileSpec(size=path.stat().st_size, sha256=_sha256(path))
 
 
+def describe_files(directory: Path) -> dict[str, FileSpec]:
+    """Every file of a directory, by its name."""
+    return {path.name: describe_file(path) for path in sorted(directory.iterdir())}
+
+
 def _open_file(path: Path, spec: FileSpec) -> FileContent:
     # Without blocking: opening a named pipe would wait for whoever writes to it.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -44,9 +44,10 @@ def draft_manifest(
     source: SourceSpec,
     graphs: dict[str, GraphSpec],
     files: dict[str, FileSpec],
+    tolerance: float,
     max_length: int | None,
 ) -> Manifest:
-    """A manifest without a parity summary, time or digest.
+    """A manifest without time or digest, and with nothing yet of the gate but its tolerance.
 
     Raises:
         CheckpointError: as `read_decoding_rules`.
@@ -66,7 +67,7 @@ def draft_manifest(
         tools={tool: version(tool) for tool in _TOOLS},
         source=source,
         verified_on=(Device.CPU,),
-        parity=ParitySummary(checks=0, worst_difference=0.0, tolerance=0.0),
+        parity=ParitySummary(checks=0, worst_difference=0.0, tolerance=tolerance),
         files=files,
         special_ids=SpecialIds(
             pad=checkpoint.pad_id,

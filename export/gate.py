@@ -5,23 +5,22 @@ It runs in a process of its own, from nothing but the files: the artefact's and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from export.artefact import Artefact
 from export.artefact_files import open_files
+from export.gate_task import GateTask
 from export.half_range import check_half_range
 from export.held_weights import hold_weights
-from export.manifest import REFERENCE_FILE, Manifest
+from export.manifest import REFERENCE_FILE
 from export.manifest_checks import check_manifest
 from export.memory import give_back_memory
 from export.numbers import NumberChecks, Numbers, numbers_of
-from export.own_process import ProcessEnded, run_apart
 from export.parity import Check, ParityReport
 from export.progress import Steps
 from export.recipe import recipe_of
@@ -29,47 +28,6 @@ from export.reference import compare_reference, write_reference
 from export.weight_checks import WeightChecks
 from model.checkpoints import load_checkpoint
 from model.transformer import Transformer
-
-Gate = Callable[["GateTask", Steps], ParityReport]  # `run_gate`, or `check_artefact`
-
-
-class GateError(RuntimeError):
-    """The gate could not do its work; nothing is known about the artefact."""
-
-
-@dataclass(frozen=True)
-class GateTask:
-    """What to check.
-
-    Attributes:
-        directory: holds the graphs.
-        checkpoint: the directory or .gguf file that they were made from.
-        manifest: describes the graphs; a draft while building.
-        tolerance: in the unit of the recipe's own.
-        stores_reference: whether to write reference.npz; what is there is compared otherwise.
-        accepts_drift: whether what has moved too far from fp32 passes, and is reported.
-    """
-
-    directory: Path
-    checkpoint: Path
-    manifest: Manifest
-    tolerance: float
-    stores_reference: bool
-    accepts_drift: bool = False
-
-
-def run_gate(task: GateTask, steps: Steps) -> ParityReport:
-    """Runs the gate in a new process, which ends with this call, whatever ends it.
-
-    Raises:
-        GateError: the process failed or was killed.
-    """
-    try:
-        return run_apart(check_artefact, task, steps)
-    except ProcessEnded as error:
-        raise GateError(f"the gate's process {error}") from None
-    except Exception as error:  # whatever went wrong there
-        raise GateError(f"{type(error).__name__}: {error}") from error
 
 
 def check_artefact(task: GateTask, steps: Steps) -> ParityReport:

@@ -39,6 +39,7 @@ def check_manifest(checkpoint: Checkpoint, artefact: Artefact) -> Iterator[Check
         source=manifest.source,
         graphs=manifest.graphs,
         files=manifest.files,
+        tolerance=manifest.parity.tolerance,
         max_length=None,
     )
     for name in _FIELDS:

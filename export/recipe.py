@@ -11,13 +11,10 @@ from export.embedding_drift import EmbeddingBounds
 from export.generation_drift import GenerationBounds
 from export.manifest import Device, Manifest, ManifestError, Precision
 from export.parity import Tolerance
+from export.precisions import PrecisionError, check_precision
 from export.quantiser import Quantiser
 from export.token_quantiser import TokenQuantiser
 from model.config import Kind
-
-
-class RecipeError(ValueError):
-    """A precision that a device or a kind of model does not have; the message names both."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +55,10 @@ class Recipe:
         """Refuses a kind of model that it is not for.
 
         Raises:
-            RecipeError: naming precision and kind.
+            PrecisionError: naming precision and kind.
         """
         if kind not in self.kinds:
-            raise RecipeError(
+            raise PrecisionError(
                 f"--precision {self.precision} is for {_list(self.kinds)}; this is {kind}"
             )
 
@@ -70,20 +67,10 @@ def find_recipe(device: Device, precision: Precision) -> Recipe:
     """The recipe of a precision on a device.
 
     Raises:
-        RecipeError: there is none; the message names both, and what the device has.
+        PrecisionError: as `check_precision`.
     """
-    if (recipe := RECIPES.get((device, precision))) is not None:
-        return recipe
-    reason = f" ({reason})" if (reason := _REASONS.get((device, precision))) else ""
-    raise RecipeError(
-        f"--precision {precision} with --device {device} is not supported{reason}; "
-        f"{device} has {', '.join(_offered(device))}"
-    )
-
-
-def default_precision(device: Device) -> Precision:
-    """The one that nobody has to ask for."""
-    return _offered(device)[0]
+    check_precision(device, precision)
+    return RECIPES[device, precision]
 
 
 def offered_precisions(device: Device, kind: Kind) -> list[Precision]:
@@ -103,12 +90,8 @@ def recipe_of(manifest: Manifest) -> Recipe:
     """
     try:
         return find_recipe(manifest.device, manifest.precision)
-    except RecipeError as error:
+    except PrecisionError as error:
         raise ManifestError(str(error)) from None
-
-
-def _offered(device: Device) -> list[Precision]:
-    return [precision for other, precision in RECIPES if other is device]
 
 
 def _list(kinds: frozenset[Kind]) -> str:
@@ -181,7 +164,4 @@ RECIPES = {
             drift=_FP16_DRIFT,
         ),
     )
-}
-_REASONS = {
-    (Device.CUDA, Precision.BF16): "only a GPU can verify it: the CPU has no kernels in bf16",
 }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from export.artefact import Artefact
-from export.gate import Gate, GateTask, run_gate
+from export.gate_task import Gate, GateTask, run_gate
 from export.manifest import PARITY_FILE, REFERENCE_FILE, ManifestError
 from export.numbers import numbers_of
 from export.parity import Check, ParityReport

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from export.artefact import Artefact
 from export.artefact_files import describe_file
-from export.build import BuildOptions, build
+from export.build import build
+from export.build_options import BuildOptions
 from export.gate import check_artefact
 from export.manifest import MANIFEST_FILE, Manifest, Precision, load_manifest
 from export.progress import SilentSteps

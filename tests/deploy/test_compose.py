@@ -9,7 +9,7 @@ import click
 import pytest
 import yaml
 
-from export.__main__ import build_command
+from export.commands.building import command as build_command
 from server.__main__ import main
 from tests.deploy.dashboard import DASHBOARD, load_dashboard
 from tests.deploy.dockerfile import DOCKERFILE, ROOT, load_dockerfile

@@ -17,13 +17,16 @@ import torch
 
 from export.artefact import Artefact
 from export.artefact_files import open_files
-from export.build import BuildError, BuildOptions, ParityFailure, apply_options, build
-from export.gate import GateTask, check_artefact
+from export.build import ParityFailure, build
+from export.build_options import BuildError, BuildOptions
+from export.gate import check_artefact
+from export.gate_task import GateTask
 from export.manifest import MANIFEST_FILE, PARITY_FILE, Device, Precision, load_manifest
 from export.parity import ParityReport
 from export.progress import SilentSteps, Steps
 from export.source import resolve_source
 from export.structure import check_structure
+from export.writing import apply_options
 from model.checkpoint import CheckpointError
 from model.config import Pooling, PoolingMode, TransformerConfig
 from tests.artefacts import decoder_artefact, encoder_artefact

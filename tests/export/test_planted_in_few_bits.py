@@ -16,7 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from export.artefact import Artefact
-from export.gate import GateTask, check_artefact
+from export.gate import check_artefact
+from export.gate_task import GateTask
 from export.manifest import Precision, load_manifest
 from export.parity import Check
 from export.progress import SilentSteps

@@ -10,7 +10,8 @@ import torch
 
 from export.artefact import Artefact
 from export.artefact_files import verify_files
-from export.build import BuildOptions, build
+from export.build import build
+from export.build_options import BuildOptions
 from export.decoder_run import DecoderRun
 from export.encoder_checks import random_texts, reference_embeddings, run_encoder
 from export.manifest import load_manifest

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from export.build import BuildOptions, build
+from export.build import build
+from export.build_options import BuildOptions
 from export.manifest import PARITY_FILE, Manifest, Precision
 from export.parity import ParityReport
 from export.progress import SilentSteps

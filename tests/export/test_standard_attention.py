@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from export.build import BuildError, BuildOptions
+from export.build_options import BuildError, BuildOptions
 from export.manifest import Precision
 from model.generate import logits
 from tests.artefacts import encoder_artefact, standard_decoder_artefact

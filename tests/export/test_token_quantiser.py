@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from export.artefact import Artefact
-from export.build import BuildOptions, build
+from export.build import build
+from export.build_options import BuildOptions
 from export.encoder_checks import random_texts, run_encoder
 from export.encoder_graph import encoder_graph
 from export.gate import check_artefact

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from export.build import BuildOptions, build
+from export.build import build
+from export.build_options import BuildOptions
 from export.encoder_checks import random_texts, reference_embeddings
-from export.gate import Gate, run_gate
+from export.gate_task import Gate, run_gate
 from export.manifest import Device, Precision
 from export.passage import passage_rows
 from export.progress import ShownSteps, Steps
