@@ -20,6 +20,8 @@ from server.cuda import DeviceError
 from server.limits import DecoderLimits
 
 Rows = NDArray[np.float32]
+Ids = NDArray[np.int64]
+Arrays = dict[str, NDArray[Any]]
 
 
 class EncoderRunner(Protocol):
@@ -40,6 +42,18 @@ class DecoderRunner(Protocol):
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Rows: ...
 
 
+class TargetRunner(Protocol):
+    """What computes logits of targets, given their sources."""
+
+    provider: str
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> None: ...
+
+    def place(self, index: int, row: int) -> None: ...
+
+    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Rows: ...
+
+
 def needs_replay(artefact: Artefact) -> bool:
     """Whether nobody has verified the artefact on its device."""
     return artefact.manifest.device not in artefact.manifest.verified_on
@@ -53,11 +67,10 @@ def replay_encoder(artefact: Artefact, runner: EncoderRunner) -> None:
         DeviceError: the device computes other numbers.
     """
     stored = _read(artefact)
+    texts = _texts(artefact, stored)
     try:
-        ends = np.cumsum(stored["lengths"])
-        texts = [text.tolist() for text in np.split(stored["input_ids"], ends[:-1])]
         wanted = stored["embeddings"]
-    except (LookupError, ValueError) as error:
+    except LookupError as error:
         raise _unreadable(artefact, error) from None
     _compare(artefact, runner.provider, runner.encode(texts), wanted)
 
@@ -69,7 +82,8 @@ def replay_decoder(artefact: Artefact, runner: DecoderRunner, limits: DecoderLim
         ArtefactError, DeviceError: as `replay_encoder`.
     """
     past = 0
-    for ids, wanted in _steps(artefact):
+    for step, wanted in _steps(artefact, _read(artefact)):
+        ids = step[0].tolist()
         if past + len(ids) > limits.capacity:
             return
         if len(ids) == 1:
@@ -83,12 +97,42 @@ def replay_decoder(artefact: Artefact, runner: DecoderRunner, limits: DecoderLim
         past += len(ids)
 
 
-def _steps(artefact: Artefact) -> Iterator[tuple[list[int], Rows]]:
-    """The ids of each step, and the logits `[1, vocab]` of its last."""
+def replay_targets(artefact: Artefact, runner: TargetRunner, limits: DecoderLimits) -> None:
+    """Encodes the stored sources that a row holds, and computes the stored steps of their targets
+    together, as far as the rows go.
+
+    Raises:
+        ArtefactError, DeviceError: as `replay_encoder`.
+    """
     stored = _read(artefact)
+    texts = _texts(artefact, stored)
+    fitting = [i for i, text in enumerate(texts) if len(text) <= limits.source_capacity]
+    fitting = fitting[: limits.slots]
+    for row, index in enumerate(fitting):
+        runner.encode([texts[index]])
+        runner.place(0, row)
+    for past, (ids, wanted) in enumerate(_steps(artefact, stored)):
+        if not fitting or past == limits.capacity:
+            return
+        found = runner.decode(ids[fitting, 0].tolist(), [past] * len(fitting))
+        _compare(artefact, runner.provider, found, wanted[fitting])
+
+
+def _texts(artefact: Artefact, stored: Arrays) -> list[list[int]]:
+    """The ids of each stored text."""
     try:
-        for step in sorted({int(name.split(".")[1]) for name in stored}):
-            yield stored[f"step.{step}.input_ids"][0].tolist(), stored[f"step.{step}.logits"]
+        ends = np.cumsum(stored["lengths"])
+        return [text.tolist() for text in np.split(stored["input_ids"], ends[:-1])]
+    except (LookupError, ValueError) as error:
+        raise _unreadable(artefact, error) from None
+
+
+def _steps(artefact: Artefact, stored: Arrays) -> Iterator[tuple[Ids, Rows]]:
+    """The ids `[B, S]` of each step, and the logits `[B, vocab]` of the last of each row."""
+    try:
+        numbers = {int(name.split(".")[1]) for name in stored if name.startswith("step.")}
+        for step in sorted(numbers):
+            yield stored[f"step.{step}.input_ids"], stored[f"step.{step}.logits"]
     except (LookupError, ValueError) as error:
         raise _unreadable(artefact, error) from None
 
@@ -107,7 +151,7 @@ def _compare(artefact: Artefact, provider: str, found: Rows, wanted: Rows) -> No
         )
 
 
-def _read(artefact: Artefact) -> dict[str, NDArray[Any]]:
+def _read(artefact: Artefact) -> Arrays:
     try:
         with np.load(io.BytesIO(artefact.files[REFERENCE_FILE][:])) as stored:
             return dict(stored)

@@ -14,6 +14,7 @@ from server.buffer import HostBuffer, allocator, bind_input, bind_output
 from server.encoded_sources import EncodedSources
 from server.limits import DecoderLimits, bytes_per_source_token
 from server.packing import pack
+from server.replay import needs_replay, replay_targets
 from server.row_mover import RowMover, Rows
 from server.runner import Logits, Memory
 from server.scheduler import Move
@@ -58,6 +59,7 @@ class Seq2seqRunner:
         self._mover = RowMover(artefact, device_index)
         self.provider: str = self._decoder.get_providers()[0]
         self.source_token_bytes = bytes_per_source_token(manifest)
+        self._artefact = artefact
         self._manifest = manifest
         self._limits = limits
         self._allocate = allocator(manifest.device, device_index)
@@ -112,13 +114,19 @@ class Seq2seqRunner:
             self._remember(self._memories, source, self._source_lengths[source], destination)
 
     def warm_up(self) -> None:
-        """Runs the largest shapes, so that the memory they need is there before it is needed."""
+        """Runs the largest shapes, so that the memory they need is there before it is needed.
+
+        Raises:
+            DeviceError: the device is new to the artefact and computes other numbers.
+        """
         limits = self._limits
         self.encode([[0]] * limits.encoded_at_once)
         self.encode([[0] * limits.source_capacity])
         for row in range(limits.slots):
             self.place(0, row)
         self.decode([0] * limits.slots, [limits.capacity - 1] * limits.slots)
+        if needs_replay(self._artefact):
+            replay_targets(self._artefact, self, limits)
 
     def probe(self, row: int) -> None:
         """Runs a small request in a row that is free; raises where the model cannot run at all."""

@@ -14,18 +14,24 @@ from server.cuda import DeviceError
 from server.decoder_runner import DecoderRunner
 from server.encoder_runner import EncoderRunner
 from server.limits import DecoderLimits, encoder_limits
-from tests.artefacts import decoder_artefact, encoder_artefact
+from server.seq2seq_runner import Seq2seqRunner
+from tests.artefacts import decoder_artefact, encoder_artefact, encoder_decoder_artefact
 from tests.server.engines import artefact
 
-KINDS = pytest.mark.parametrize("directory", [encoder_artefact, decoder_artefact])
+KINDS = pytest.mark.parametrize(
+    "directory", [encoder_artefact, decoder_artefact, encoder_decoder_artefact]
+)
 
 
-def warm_up(artefact: Artefact, chunk: int = 16, capacity: int = 64) -> None:
+def warm_up(artefact: Artefact, chunk: int = 16, capacity: int = 64, source: int = 64) -> None:
     """As the engines do before a model is ready."""
+    limits = DecoderLimits(2, capacity, chunk, 1, 1, 1.0)
     if artefact.manifest.kind == "encoder":
         EncoderRunner(artefact, encoder_limits(artefact.manifest)).warm_up()
+    elif artefact.manifest.kind == "decoder":
+        DecoderRunner(artefact, limits).warm_up()
     else:
-        DecoderRunner(artefact, DecoderLimits(2, capacity, chunk, 1, 1, 1.0)).warm_up()
+        Seq2seqRunner(artefact, replace(limits, source_capacity=source)).warm_up()
 
 
 def unverified(directory: Path, tolerance: float | None = None) -> Artefact:
@@ -51,6 +57,11 @@ def test_other_numbers_are_refused(directory: Callable[[], Path]) -> None:
 @pytest.mark.parametrize(("chunk", "capacity"), [(64, 64), (5, 25), (16, 20), (64, 2)])
 def test_a_reference_is_replayed_as_far_as_a_row_holds(chunk: int, capacity: int) -> None:
     warm_up(unverified(decoder_artefact()), chunk, capacity)
+
+
+@pytest.mark.parametrize(("capacity", "source"), [(64, 64), (3, 40), (64, 7), (1, 1)])
+def test_targets_are_replayed_as_far_as_rows_hold_them(capacity: int, source: int) -> None:
+    warm_up(unverified(encoder_decoder_artefact()), capacity=capacity, source=source)
 
 
 @KINDS
