@@ -53,12 +53,14 @@ class Inspection:
 
     Attributes:
         cache_bytes_per_position: of one slot, over all layers; 0 for encoders.
+        cache_bytes_per_source_token: of one slot, over all layers; 0 where no decoder has sources.
         parity: the rows of the parity report, weights that agree summed up by graph.
     """
 
     manifest: Manifest
     graphs: tuple[GraphInspection, ...]
     cache_bytes_per_position: int
+    cache_bytes_per_source_token: int
     parity: tuple[ParityRow, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -74,14 +76,14 @@ def inspect_artefact(artefact: Artefact) -> Inspection:
     check_structure(artefact)
     manifest = artefact.manifest
     graphs = tuple(_inspect_graph(artefact, role) for role in sorted(manifest.graphs))
-    pasts = [
-        spec
-        for graph in manifest.graphs.values()
-        for spec in graph.inputs
-        if spec.name.startswith("past.")
-    ]
-    parity = tuple(_parity_rows(artefact))
-    return Inspection(manifest, graphs, sum(map(_position_bytes, pasts)), parity)
+    generates = "decoder" in manifest.graphs
+    return Inspection(
+        manifest,
+        graphs,
+        cache_bytes_per_position=_position_bytes(manifest, "past") if generates else 0,
+        cache_bytes_per_source_token=_position_bytes(manifest, "cross") if generates else 0,
+        parity=tuple(_parity_rows(artefact)),
+    )
 
 
 def render(inspection: Inspection) -> RenderableType:
@@ -137,8 +139,7 @@ def _parity_rows(artefact: Artefact) -> Iterator[ParityRow]:
         if check.name in (EXACT, IN_STEPS) and tensor and check.passed:
             agreeing[file, check.name].append(check)
             continue
-        files = {EXACT: file, IN_STEPS: file, "content": MANIFEST_FILE, "moved row": "mover.onnx"}
-        where = files.get(check.name, manifest.graphs[manifest.kind].file)
+        where = file if check.name in (EXACT, IN_STEPS) else _checked_file(manifest, check)
         difference, bound = check.difference, check.bound
         yield ParityRow(where, check.name, check.shape, difference, bound, check.accepted)
     for (file, name), checks in agreeing.items():
@@ -146,9 +147,25 @@ def _parity_rows(artefact: Artefact) -> Iterator[ParityRow]:
         yield ParityRow(file, name, f"{len(checks)} tensors", worst, checks[0].bound)
 
 
-def _position_bytes(past: TensorSpec) -> int:
-    return (
-        prod(axis for axis in past.shape if isinstance(axis, int)) * np.dtype(past.dtype).itemsize
+def _checked_file(manifest: Manifest, check: Check) -> str:
+    """What a check of numbers is about: a graph, or all that have weights."""
+    if check.name == "content":
+        return MANIFEST_FILE
+    if check.name == "moved row":
+        return manifest.graphs["mover"].file
+    if check.name.startswith(("embeddings", "memory")):
+        return manifest.graphs["encoder"].file
+    if check.name in ("drift", "range of fp16"):
+        return ", ".join(graph.file for graph in manifest.graphs.values() if graph.weights)
+    return manifest.graphs["decoder"].file
+
+
+def _position_bytes(manifest: Manifest, part: str) -> int:
+    """Of the decoder's inputs `{part}.{layer}.key|value`, for each of their positions."""
+    return sum(
+        prod(axis for axis in spec.shape if isinstance(axis, int)) * np.dtype(spec.dtype).itemsize
+        for spec in manifest.graphs["decoder"].inputs
+        if spec.name.startswith(f"{part}.")
     )
 
 
@@ -160,9 +177,7 @@ def _summary(inspection: Inspection) -> Table:
         "precision": f"{manifest.precision} for {manifest.device}",
         "vocabulary": f"{manifest.vocabulary_size:,}",
         "longest input": f"{manifest.limits.max_input:,} tokens",
-        "cache": f"{inspection.cache_bytes_per_position:,} bytes a position"
-        if inspection.cache_bytes_per_position
-        else "none",
+        "cache": _cache_summary(inspection),
         "parity": f"{parity.checks} checks, worst difference {parity.worst_difference:.2g}, "
         f"bound {parity.tolerance:.2g}",
         "accepted": "\n".join(parity.accepted) or "nothing beyond its bound",
@@ -174,6 +189,14 @@ def _summary(inspection: Inspection) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _cache_summary(inspection: Inspection) -> str:
+    if not inspection.cache_bytes_per_position:
+        return "none"
+    target = f"{inspection.cache_bytes_per_position:,} bytes a position"
+    source = inspection.cache_bytes_per_source_token
+    return f"{target}, {source:,} bytes a token of the source" if source else target
 
 
 def _interface(graph: GraphInspection) -> Table:
