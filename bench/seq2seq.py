@@ -85,8 +85,7 @@ def main(quick: bool, peers_python: Path, work: Path) -> None:
     make(checkpoint, write_random_marian)
     artefact = built_artefact("random-marian", str(checkpoint))
     requests = random_requests(extent.requests)
-    room = SOURCE_TOKENS[1] + TARGET_TOKENS[1]
-    with systems(artefact, room, checkpoint, peers_python.absolute(), console) as opened:
+    with systems(artefact, checkpoint, peers_python.absolute(), console) as opened:
         figures = measure(opened, requests, extent.rounds)
     machine = f"{platform.processor() or platform.machine()}, {usable_processors()} threads"
     content = {"machine": machine, **asdict(extent), "figures": [asdict(each) for each in figures]}

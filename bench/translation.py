@@ -30,16 +30,16 @@ Translate = Callable[[Sequence[Request]], list[list[int]]]  # all requests -> th
 
 @contextmanager
 def systems(
-    artefact: Path, room: int, checkpoint: Path, peers: Path, console: Console
+    artefact: Path, checkpoint: Path, peers: Path, console: Console
 ) -> Iterator[dict[str, Translate]]:
     """Every system that can be measured, ready; says which cannot.
 
     Args:
-        artefact: formerd's, of the checkpoint; `room` is the tokens of its longest request.
+        artefact: formerd's, of the checkpoint that the peers read.
         peers: the interpreter that has them.
     """
     with ExitStack() as stack:
-        opened = {OURS: stack.enter_context(over_grpc(artefact, room))}
+        opened = {OURS: stack.enter_context(over_grpc(artefact))}
         for name, engine in PEERS.items():
             spec = EngineSpec(name, engine, peers, checkpoint)
             try:
@@ -53,9 +53,9 @@ def systems(
 
 
 @contextmanager
-def over_grpc(artefact: Path, room: int) -> Iterator[Translate]:
+def over_grpc(artefact: Path) -> Iterator[Translate]:
     """A server in a process of its own, given all requests at once."""
-    with daemon([artefact], "--slots", str(AT_ONCE), "--max-length", str(room)) as server:
+    with daemon([artefact], "--slots", str(AT_ONCE)) as server:
 
         async def translate(requests: Sequence[Request]) -> list[list[int]]:
             async with AsyncClient(server.target) as client:

@@ -62,7 +62,8 @@ python -m examples.g2p evaluate
 {epochs} epochs over {pairs:,} pairs of spelling and pronunciation, {words_per_batch} in a batch.
 AdamW with a rate of up to {peak_rate:g}, warmed up and then lowered along a cosine; dropout
 {dropout:g}, label smoothing {label_smoothing:g}. What is kept is the moving average of the weights.
-Every number is in `examples/g2p/recipe.py`.
+Every number is in `examples/g2p/recipe.py`. The seed fixes what is drawn; another machine, or
+another number of threads, rounds otherwise, and ends with slightly other figures.
 
 ![What was lowered, and the errors that were left, over the epochs](training.png)
 
