@@ -122,7 +122,8 @@ _OPTIONS = (
         "--max-length",
         type=_COUNT,
         default=None,
-        help="Most tokens of prompt and completion together.  [default: the model's limit]",
+        help="Most tokens of prompt and completion together; of a source, and of a target.  "
+        "[default: the model's limit]",
     ),
     click.option(
         "--cache-bytes",
@@ -134,7 +135,8 @@ _OPTIONS = (
         "--prefix-cache-bytes",
         type=click.IntRange(min=0),
         default=None,
-        help="Memory for the beginnings of prompts, beside --cache-bytes; 0 keeps none.  "
+        help="Memory for beginnings of prompts and encoded sources, beside --cache-bytes; "
+        "0 keeps none.  "
         "[default: a quarter of --cache-bytes]",
     ),
     click.option(
@@ -172,7 +174,8 @@ _OPTIONS = (
         "--prefill-chunk",
         type=_COUNT,
         default=None,
-        help="Prompt tokens computed between two decode steps.  [default: 64, on CUDA 512]",
+        help="Tokens of a prompt, or of sources, computed between two decode steps.  "
+        "[default: 64, on CUDA 512]",
     ),
     click.option(
         "--max-request-seconds",

@@ -30,6 +30,7 @@ def _describe(model: Model) -> dict[str, Any]:
         facts |= {
             "slots": limits.slots,
             "capacity": limits.capacity,
+            "source_capacity": limits.source_capacity,
             "prefill_chunk": limits.prefill_chunk,
             "cache_bytes": limits.slots * slot_bytes(manifest, limits),
             "prefix_cache_bytes": kept_bytes(manifest, limits),

@@ -14,6 +14,7 @@ from tests.artefacts import (
     encoder_artefact,
     read_weight,
     reseal,
+    two_vocabularies_artefact,
     weight_names,
     write_weight,
 )
@@ -21,12 +22,19 @@ from tests.e2e.server_process import starting_server
 
 
 def test_good_artefacts_answer_a_request_each() -> None:
-    with starting_server([encoder_artefact(), decoder_artefact()], "--check") as server:
+    artefacts = [encoder_artefact(), decoder_artefact(), two_vocabularies_artefact()]
+    with starting_server(artefacts, "--check") as server:
         assert server.wait() == 0, server.log()
         [line] = server.events("checked")
         answered = [(each["method"], each["model"]) for each in server.events("request")]
-    assert [model["name"] for model in line["models"]] == ["tiny-encoder", "tiny-decoder"]
-    assert answered == [("Embed", "tiny-encoder"), ("Generate", "tiny-decoder")]
+    both = "tiny-two-vocabularies"
+    assert [model["name"] for model in line["models"]] == ["tiny-encoder", "tiny-decoder", both]
+    assert answered == [
+        ("Embed", "tiny-encoder"),
+        ("Generate", "tiny-decoder"),
+        ("Embed", both),
+        ("Generate", both),
+    ]
 
 
 def test_a_session_that_does_not_open_fails(tmp_path: Path) -> None:

@@ -315,31 +315,27 @@ async def test_an_embedding_is_the_mean_of_the_encoders_states(stubs: Stubs) -> 
 
 
 async def test_what_is_counted(server: ServerProcess, stubs: Stubs) -> None:
-    def counted(name: str, **labels: str) -> float:
-        now = server.wait_until_quiet()
-        return now.value(f"formerd_{name}", {"model": MODEL, **labels})
-
-    begun = begun_with(5, 6, 7)
-    fields = [
-        ("tokens_total", {"kind": "prompt"}),
-        ("tokens_total", {"kind": "generated"}),
-        ("tokens_total", {"kind": "embedded"}),
-        ("batch_tokens_sum", {"phase": "encode"}),
-        ("engine_steps_total", {"phase": "decode"}),
-        ("prefix_cache_hits_total", {}),
-        ("prefix_cache_reused_tokens_total", {}),
-    ]
-    before = [counted(name, **labels) for name, labels in fields]
+    request = request_for(source(47), tokens=4, ignore_eos=True, decoder_prompt=begun_with(5, 6, 7))
+    before = server.wait_until_quiet()
     for _ in range(2):
-        request = request_for(source(47), tokens=4, ignore_eos=True, decoder_prompt=begun)
         await stubs.generation.Generate(request)
-    after = [counted(name, **labels) for name, labels in fields]
-    grown = [now - then for now, then in zip(after, before, strict=True)]
-    # Of each target the start and 3 tokens that are given, and 4 of which the last is not fed.
-    assert grown == [2 * 50, 2 * 4, 0, 47, 2 * 7, 1, 47]
+    after = server.wait_until_quiet()
+
+    def grown(name: str, **labels: str) -> float:
+        series = f"formerd_{name}", {"model": MODEL, **labels}
+        return after.value(*series) - before.value(*series)
+
+    assert grown("tokens_total", kind="prompt") == 2 * (47 + 3)
+    assert grown("tokens_total", kind="generated") == 2 * 4
+    assert grown("tokens_total", kind="embedded") == 0
+    assert grown("batch_tokens_sum", phase="encode") == 47
+    # The start, the 3 tokens that are given, and 4 of which the last is not computed with.
+    assert grown("engine_steps_total", phase="decode") == 2 * 7
+    assert grown("prefix_cache_hits_total") == 1
+    assert grown("prefix_cache_reused_tokens_total") == 47
 
 
-async def test_the_model_is_described(stubs: Stubs) -> None:
+async def test_the_model_is_described(server: ServerProcess, stubs: Stubs) -> None:
     model = (await stubs.models.GetModel(models_pb2.GetModelRequest(model=MODEL))).model
     assert model.kind == models_pb2.MODEL_KIND_ENCODER_DECODER
     assert list(model.task) == [models_pb2.TASK_EMBED, models_pb2.TASK_GENERATE]
@@ -348,6 +344,11 @@ async def test_the_model_is_described(stubs: Stubs) -> None:
     assert model.limits.slots == 4
     assert model.limits.max_inputs > 0
     assert model.vocabulary_size == target_tokenizer().get_vocab_size()
+    [serving] = server.events("serving")
+    announced = {each["name"]: each for each in serving["models"]}[MODEL]
+    assert (announced["capacity"], announced["source_capacity"]) == (CAPACITY, 512)
+    layers, heads_and_halves, fp32 = 2, 2 * 64, 4
+    assert announced["cache_bytes"] == 4 * (512 + 512) * layers * heads_and_halves * fp32
 
 
 async def test_sources_and_targets_have_tokenizers_of_their_own(stubs: Stubs) -> None:

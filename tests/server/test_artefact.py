@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from export.manifest import GraphSpec, Manifest, TensorSpec
+from export.manifest import DecodingRules, GraphSpec, Manifest, SpecialIds, TensorSpec
 from server.artefact import ArtefactError, load_artefact
-from tests.artefacts import decoder_artefact, encoder_artefact, reseal
+from tests.artefacts import (
+    decoder_artefact,
+    encoder_artefact,
+    reseal,
+    two_vocabularies_artefact,
+)
 from tests.file_layouts import unprivileged
 
 Change = Callable[[Manifest], Manifest]
@@ -113,6 +118,60 @@ def without_mover(manifest: Manifest) -> Manifest:
 
 
 EXTRA = TensorSpec("query_seqlens", "int32", ("batch",))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda manifest: replace(manifest, decoding=DecodingRules(last_id=272)),
+            "decoding.last_id is 272; the vocabulary ends at 271",
+        ),
+        (
+            lambda manifest: replace(manifest, decoding=DecodingRules(forbidden_ids=(3, -1))),
+            "decoding.forbidden_ids is -1;",
+        ),
+        (
+            lambda manifest: replace(
+                manifest, special_ids=replace(manifest.special_ids, decoder_start=0)
+            ),
+            "special_ids.decoder_start is 0; kind encoder_decoder needs one, and no other kind",
+        ),
+    ],
+)
+def test_ids_that_cannot_be_computed_with_are_refused(
+    decoder: Path, change: Change, message: str
+) -> None:
+    reseal(decoder, change)
+    with pytest.raises(ArtefactError, match=message):
+        load_artefact(decoder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda manifest: replace(manifest, special_ids=SpecialIds(eos=(1,))),
+            "special_ids.decoder_start is None; kind encoder_decoder needs one",
+        ),
+        (
+            lambda manifest: replace(manifest, special_ids=SpecialIds(decoder_start=281)),
+            "special_ids.decoder_start is 281; the vocabulary ends at 280",
+        ),
+        (
+            lambda manifest: replace(manifest, config=manifest.config | {"vocab_size": None}),
+            "config.vocab_size is None",
+        ),
+    ],
+)
+def test_an_encoder_decoder_needs_a_start_and_two_vocabularies(
+    tmp_path: Path, change: Change, message: str
+) -> None:
+    directory = shutil.copytree(two_vocabularies_artefact(), tmp_path / "both")
+    assert load_artefact(directory).manifest.decoding.forbidden_ids
+    reseal(directory, change)
+    with pytest.raises(ArtefactError, match=message):
+        load_artefact(directory)
 
 
 @pytest.mark.parametrize(
