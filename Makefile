@@ -7,7 +7,7 @@ CHECKPOINTS := $(VENV)/.checkpoints
 PEERS := .venv-peers
 CUDA := .venv-cuda
 
-.PHONY: setup demo test test-full load test-packages test-cuda-placement test-gpu lint format protos bench bench-peers bench-llama-cpp bench-generate clean
+.PHONY: setup demo test test-full load test-packages test-cuda-placement test-gpu lint format protos bench bench-peers bench-llama-cpp bench-generate bench-seq2seq clean
 
 setup: $(STAMP) $(CHECKPOINTS)
 
@@ -88,6 +88,9 @@ bench-llama-cpp: bench-peers
 
 bench-generate: setup bench-peers
 	$(BIN)/python -m bench.generate
+
+bench-seq2seq: setup bench-peers
+	$(BIN)/python -m bench.seq2seq
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 """Translation beside its peers: the same weights and sources, in one run on one machine.
 
-    make bench-peers
+    make bench-seq2seq
     python -m bench.seq2seq [--quick]
 
 A Marian of the size of OPUS-MT's with random weights, in fp32; 64 requests that are all there at
