@@ -6,6 +6,7 @@ GEN-01, PAD-06, SMP-01, STR-03, CXL-01 and MET-01 for such models, and both task
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import cache
@@ -18,7 +19,11 @@ import torch
 from formerd.v1 import embedding_pb2, models_pb2
 from formerd.v1 import generation_pb2 as pb
 from formerd.v1.tokens_pb2 import TokenIds
+from google.protobuf.message import Message
+from hypothesis import given
 
+from client.__main__ import main
+from client.sync import Client
 from model.beam_search import search_beams
 from model.decoding_rules import DecodingRules
 from model.generate import Source, generate_greedy, remember
@@ -35,7 +40,9 @@ from tests.checkpoints import (
     tiny_checkpoint,
 )
 from tests.contract.answers import gather_stream, without_times
+from tests.contract.random_messages import messages
 from tests.contract.stubs import Stubs, embed_request, error_of, generate_request
+from tests.contract.test_fuzzing import METHODS, STATUSES, bounded, outcome
 from tests.contract.waiting import measured
 from tests.e2e.server_process import MetricsSnapshot, ServerProcess, running_server
 
@@ -181,6 +188,27 @@ async def begin_with(stubs: Stubs, **begun: Any) -> tuple[pb.GenerateResponse, l
     request = request_for("x", decoder_prompt=pb.DecoderPrompt(**begun), output=output)
     answer = await ask(stubs, request)
     return answer, [each.token_id for each in answer.prompt_logprobs]
+
+
+def test_clients_begin_targets(server: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "the other"
+    ids = target_tokenizer().encode(text, add_special_tokens=False).ids
+    with Client(server.target) as client:
+        wanted = client.generate("x", model=MODEL, max_new_tokens=9, decoder_prompt=ids)
+    command = ["generate", "x", "--model", MODEL, "--max-new-tokens", "9", "--decoder-prompt", text]
+    assert main(["--target", server.target, "--json", *command]) == 0
+    [completion] = json.loads(capsys.readouterr().out)["completions"]
+    assert completion["token_ids"] == list(wanted.completions[0].token_ids)
+
+
+@bounded
+@given(changes=messages(pb.GenerateRequest.DESCRIPTOR))
+def test_any_message_ends_with_a_status_of_ours(changes: Message, server: ServerProcess) -> None:
+    request = request_for("the cat", tokens=3, decoder_prompt=begun_with(9))
+    request.MergeFrom(changes)
+    request.model = MODEL
+    with grpc.insecure_channel(server.target) as channel:
+        assert outcome(channel, METHODS["Generate"], request.SerializeToString()) in STATUSES
 
 
 async def test_a_text_ends_before_its_stop_string(stubs: Stubs) -> None:
