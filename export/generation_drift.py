@@ -34,10 +34,15 @@ class GenerationBounds:
     Attributes:
         perplexity: the most by which it may grow, as a part of the model's.
         agreement: the least part of all tokens after which both find the same one likeliest.
+        cosine: the least between the two rows of logits of a token; None where rounding is so
+            coarse that the two above say all that there is to say.
+        difference: the most by which a logit may differ; None likewise.
     """
 
     perplexity: float
     agreement: float
+    cosine: float | None = None
+    difference: float | None = None
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,20 @@ class GenerationDrift:
         perplexity, wanted_perplexity: of the graph, and of the model in fp32.
         agreement: the part of all tokens after which both find the same one likeliest.
         text: of what.
+        worst_cosine: between the two rows of logits of a token.
+        largest_difference: of any logit.
     """
 
     perplexity: float
     wanted_perplexity: float
     agreement: float
     text: str = _TEXT
+    worst_cosine: float = 1.0
+    largest_difference: float = 0.0
 
     def checks(self, bounds: GenerationBounds) -> Iterator[Check]:
-        """How much perplexity has grown, and how often the likeliest token is another."""
+        """How much perplexity has grown, how often the likeliest token is another, and how far
+        logits are apart, where that has bounds."""
         growth = self.perplexity / self.wanted_perplexity - 1
         yield Check(
             "drift",
@@ -72,11 +82,19 @@ class GenerationDrift:
             1 - bounds.agreement,
             NAME,
         )
+        for name, found, bound in (
+            ("cosine of logits at worst", 1 - self.worst_cosine, _lost(bounds.cosine)),
+            ("largest difference of a logit", self.largest_difference, bounds.difference),
+        ):
+            if bound is not None:
+                difference = found if math.isfinite(found) else None
+                yield Check("drift", f"{name}, {self.text}", difference, bound, NAME)
 
 
 @dataclass
 class Tally:
-    """What is summed over the tokens of a text: losses, and how often both find the same likeliest.
+    """What is kept of the tokens of a text: losses, how often both find the same likeliest, and the
+    rows of logits that are the furthest apart.
 
     Attributes:
         loss, wanted_loss: sums of `-log p(token)`, of the graph and of the model in fp32.
@@ -86,6 +104,8 @@ class Tally:
     wanted_loss: float = 0.0
     agreeing: int = 0
     count: int = 0
+    worst_cosine: float = 1.0
+    largest_difference: float = 0.0
 
     def add(self, found: Logits, wanted: Logits, targets: Ids) -> None:
         """Logits `[S, V]` of both, and the tokens `[S]` that follow in the text."""
@@ -93,12 +113,22 @@ class Tally:
         self.wanted_loss += _loss(wanted, targets)
         self.agreeing += int((found.argmax(axis=1) == wanted.argmax(axis=1)).sum())
         self.count += len(targets)
+        differences = found - wanted
+        np.abs(differences, out=differences)
+        self.largest_difference = float(differences.max(initial=self.largest_difference))
+        self.worst_cosine = float(_cosines(found, wanted).min(initial=self.worst_cosine))
 
     def drift(self, text: str = _TEXT) -> GenerationDrift:
         """What at least one token shows."""
         count = self.count
         perplexities = _exp(self.loss / count), _exp(self.wanted_loss / count)
-        return GenerationDrift(*perplexities, self.agreeing / count, text)
+        return GenerationDrift(
+            *perplexities,
+            self.agreeing / count,
+            text,
+            self.worst_cosine,
+            self.largest_difference,
+        )
 
 
 def generation_drift(
@@ -130,6 +160,21 @@ def _loss(scores: Logits, targets: Ids) -> float:
     sums = np.exp(scores - largest[:, None]).sum(axis=1, dtype=np.float64)
     chosen = scores[np.arange(len(targets)), targets]
     return float((np.log(sums) + largest - chosen).sum())
+
+
+def _cosines(found: Logits, wanted: Logits) -> NDArray[np.float64]:
+    """Of each row `[S, V]`; 1 for two rows of zeros."""
+    together, one, other = (
+        np.einsum("sv,sv->s", left, right, dtype=np.float64)
+        for left, right in ((found, wanted), (found, found), (wanted, wanted))
+    )
+    tiny = np.finfo(np.float64).tiny
+    cosines: NDArray[np.float64] = (together + tiny) / (np.sqrt(one * other) + tiny)
+    return cosines
+
+
+def _lost(cosine: float | None) -> float | None:
+    return None if cosine is None else 1 - cosine
 
 
 def _exp(mean_loss: float) -> float:

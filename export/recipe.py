@@ -124,7 +124,7 @@ _INT8_DYNAMIC_DRIFT = DriftBounds(
 )
 _FP16_DRIFT = DriftBounds(
     EmbeddingBounds(worst_cosine=0.9999, mean_cosine=0.9999, spearman=0.9999),
-    GenerationBounds(perplexity=0.005, agreement=0.98),
+    GenerationBounds(perplexity=0.005, agreement=0.98, cosine=0.9995, difference=0.15),
 )
 
 RECIPES = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from export.corpus import corpus_tokens
-from export.generation_drift import GenerationBounds, GenerationDrift, generation_drift
+from export.generation_drift import GenerationBounds, GenerationDrift, Tally, generation_drift
 from model.generate import logits
 from model.transformer import Transformer
 from tests.checkpoints import VOCABULARY, byte_tokenizer
@@ -78,3 +78,34 @@ def test_less_perplexity_passes() -> None:
     growth, _ = GenerationDrift(9.0, 10.0, 1.0).checks(BOUNDS)
     assert growth.passed
     assert np.isclose(growth.difference or 0.0, -0.1)
+
+
+def test_logits_are_bounded_where_that_is_asked_for(pair: DecoderPair) -> None:
+    bounds = replace(BOUNDS, cosine=0.9995, difference=0.15)
+    with torch.no_grad():
+        other = tiny_decoder_pair().model
+        other.decoder.head.weight[7] += 0.1  # of one token, whose logit then differs
+    checks = [*_drift(pair, pair.model).checks(bounds)][2:]
+    assert ["cosine" in check.shape for check in checks] == [True, False]
+    assert all(check.passed and (check.difference or 0) < 1e-4 for check in checks)
+    assert not any(check.passed for check in [*_drift(pair, other).checks(bounds)][2:])
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_the_rows_furthest_apart_are_kept(count: int) -> None:
+    tally = Tally()
+    one, other = np.eye(4, dtype=np.float32)[:2]
+    tally.add(one[None], one[None], np.array([0]))
+    tally.add(np.array([one, 2 * one]), np.array([one, one + other]), np.array([0, 0]))
+    rows = np.zeros((count, 4), np.float32)
+    tally.add(rows, rows, np.zeros(count, np.int64))
+    assert tally.worst_cosine == pytest.approx(0.5**0.5)
+    assert tally.largest_difference == 1.0
+
+
+def test_a_row_that_is_no_number_is_not_lost() -> None:
+    tally = Tally()
+    for row in (np.full((1, 4), np.nan, np.float32), np.ones((1, 4), np.float32)):
+        tally.add(row, np.ones((1, 4), np.float32), np.array([0]))
+    bounds = replace(BOUNDS, cosine=0.9, difference=1.0)
+    assert [check.difference for check in tally.drift().checks(bounds)][2:] == [None, None]
