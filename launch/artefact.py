@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from export.artefact_files import verify_files
+from export.artefact_files import describe_file, verify_files
 from export.manifest import ManifestError, load_manifest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,7 +18,7 @@ class BuildFailed(Exception):
 
 
 def built_artefact(name: str, source: str, *options: str) -> Path:
-    """The artefact of a source: as it is where it is whole, else built now.
+    """The artefact of a source: as it is where it is whole and the source's own, else built now.
 
     `options` go to the command.
 
@@ -26,7 +26,7 @@ def built_artefact(name: str, source: str, *options: str) -> Path:
         BuildFailed: the source could not be exported.
     """
     directory = ARTEFACTS / name
-    if _is_whole(directory):
+    if _is_whole(directory, ROOT / source):
         return directory
     ARTEFACTS.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "export", "build", source]
@@ -36,10 +36,14 @@ def built_artefact(name: str, source: str, *options: str) -> Path:
     return directory
 
 
-def _is_whole(directory: Path) -> bool:
-    """Whether the server would accept it."""
+def _is_whole(directory: Path, source: Path) -> bool:
+    """Whether the server would accept it, and a source that is a directory holds what it did."""
     try:
-        verify_files(directory, load_manifest(directory))
+        manifest = load_manifest(directory)
+        verify_files(directory, manifest)
     except ManifestError:
         return False
-    return True
+    return not source.is_dir() or all(
+        (source / name).is_file() and describe_file(source / name).sha256 == digest
+        for name, digest in manifest.source.files.items()
+    )
