@@ -25,10 +25,9 @@ STREAMED = ("worcestershire", "mnemosyne", "wojciechowska")
 TOGETHER = (
     *("Kierkegaard", "Leicestershire", "Daenerys", "Chiwetel", "Galadriel", "Quetzalcoatl"),
     *("Brontë", "Xanthippe", "Thorvaldsen", "Ngozi", "Cholmondeley", "Siddhartha"),
-    *("Zbigniew", "Scheherazade", "Llewellyn", "Penthesilea", "Vercingetorix", "Iphigenia"),
-    *("Nausicaä", "Yggdrasil", "Featherstonehaugh", "Oyelaran", "Szymborska", "Mxyzptlk"),
+    *("Zbigniew", "Scheherazade", "Llewellyn", "Vercingetorix", "Yggdrasil", "Mxyzptlk"),
 )
-_COLUMNS = 3
+_COLUMNS = 2
 
 
 def pronounce(target: str, console: Console) -> None:
