@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Self
 
 from export.manifest import Device, Manifest
+from server.available_memory import available_memory
 from server.limits import (
     DecoderLimits,
     EncoderLimits,
     LimitError,
-    available_memory,
     bytes_per_source_token,
     kept_bytes,
     slot_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +21,6 @@ from export.manifest import (
 from server.errors import InputTooLong, InvalidInput
 from server.limits import (
     LimitError,
-    available_memory,
     bytes_per_position,
     decoder_limits,
     encoder_limits,
@@ -59,6 +58,19 @@ def decoder_manifest(layers: int = 2, *, device: Device = Device.CPU) -> Manifes
     )
 
 
+def encoder_decoder_manifest() -> Manifest:
+    """4 layers, of which 2 read a source: more of one than of the other shows which is meant."""
+    manifest = decoder_manifest(4)
+    decoder = manifest.graphs["decoder"]
+    cross = tuple(
+        TensorSpec(f"cross.{layer}.{part}", "float32", ("batch", 3, "source_capacity", 8))
+        for layer in range(2)
+        for part in ("key", "value")
+    )
+    graphs = {"decoder": replace(decoder, inputs=(*decoder.inputs, *cross))}
+    return replace(manifest, kind="encoder_decoder", graphs=graphs)
+
+
 def test_a_position_weighs_its_keys_and_values_in_every_layer() -> None:
     assert bytes_per_position(decoder_manifest(2)) == 2 * 2 * 3 * 8 * 4
     assert bytes_per_position(decoder_manifest(2, device=Device.CUDA)) == 2 * 2 * 3 * 8 * 2
@@ -69,6 +81,38 @@ def test_capacity_is_what_the_cache_bytes_hold_in_whole_chunks() -> None:
     limits = decoder_limits(manifest, 384 * 4 * 200, slots=4)
     assert limits.capacity == 192  # 200 positions, rounded down to chunks of 64
     assert limits.max_queue_tokens == 64 * 192
+
+
+def test_a_slot_has_room_for_a_source_beside_its_positions() -> None:
+    """768 bytes a position in 4 layers, 384 a source token in 2."""
+    limits = decoder_limits(encoder_decoder_manifest(), 4 * (768 + 384) * 100, slots=4)
+    assert (limits.capacity, limits.source_capacity) == (100, 100)
+    assert limits.max_queue_tokens == 64 * 200
+    assert limits.encoded_at_once == 100
+
+
+@pytest.mark.parametrize(
+    ("max_positions", "max_input", "capacities"),
+    [(1000, 60, (120, 60)), (60, 1000, (60, 180)), (30, 40, (30, 40))],
+)
+def test_what_one_needs_no_more_the_other_gets(
+    max_positions: int, max_input: int, capacities: tuple[int, int]
+) -> None:
+    bounds = Limits(max_input=max_input, max_positions=max_positions)
+    manifest = replace(encoder_decoder_manifest(), limits=bounds)
+    limits = decoder_limits(manifest, 4 * (120 * 768 + 60 * 384) - 1 + 768, slots=4)
+    assert (limits.capacity, limits.source_capacity) == capacities
+
+
+def test_max_length_bounds_sources_and_targets() -> None:
+    limits = decoder_limits(encoder_decoder_manifest(), MEBIBYTE * 1000, max_length=50)
+    assert (limits.capacity, limits.source_capacity) == (50, 50)
+    assert limits.encoded_at_once == 64, "a batch has as many tokens as a chunk"
+
+
+def test_encoded_sources_are_kept_within_the_bytes_of_the_prefix_cache() -> None:
+    limits = decoder_limits(encoder_decoder_manifest(), MEBIBYTE, prefix_cache_bytes=12345)
+    assert (limits.cached_chunks, limits.source_cache_bytes) == (0, 12345)
 
 
 def test_capacity_below_one_chunk_is_not_rounded() -> None:
@@ -123,6 +167,23 @@ def test_what_can_never_run_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("source_length", "prompt_length", "error", "message"),
+    [
+        (0, 1, InvalidInput, "prompt has no tokens"),
+        (17, 1, InputTooLong, "prompt has 17 tokens; this model takes at most 16"),
+        (1, 16, InputTooLong, "decoder_prompt has 15 tokens; this model takes at most 14"),
+    ],
+)
+def test_sources_and_targets_that_can_never_run_are_refused(
+    source_length: int, prompt_length: int, error: type[Exception], message: str
+) -> None:
+    limits = decoder_limits(encoder_decoder_manifest(), MEBIBYTE, slots=4, max_length=16)
+    limits.check(15, 4, 16)
+    with pytest.raises(error, match=message):
+        limits.check(prompt_length, 1, source_length)
+
+
+@pytest.mark.parametrize(
     ("lengths", "error", "message"),
     [
         ([], InvalidInput, "inputs is empty"),
@@ -140,41 +201,5 @@ def test_texts_that_can_never_be_encoded_are_refused(
 
 
 def test_cache_bytes_are_divided_as_positions_weigh() -> None:
-    manifests = {"small": decoder_manifest(2), "large": decoder_manifest(6)}
+    manifests = {"small": decoder_manifest(2), "large": encoder_decoder_manifest()}
     assert share_cache_bytes(800, manifests) == {"small": 200, "large": 600}
-
-
-def test_available_memory_is_the_machines_where_no_cgroup_limits(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/meminfo", "MemTotal: 9000 kB\nMemAvailable: 1000 kB\n")
-    assert available_memory(tmp_path) == 1000 * 1024
-
-
-def test_available_memory_is_the_least_that_any_cgroup_leaves(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/meminfo", "MemAvailable: 1000 kB\n")
-    _write(tmp_path / "proc/self/cgroup", "0::/pod/container\n")
-    pod = tmp_path / "sys/fs/cgroup/pod"
-    _write_group(pod, limit="90000", used=80000, inactive_file=5000)
-    _write_group(pod / "container", limit="max", used=1, inactive_file=0)
-    assert available_memory(tmp_path) == 15000
-
-
-def test_available_memory_is_never_negative(tmp_path: Path) -> None:
-    _write(tmp_path / "proc/meminfo", "MemAvailable: 1000 kB\n")
-    _write(tmp_path / "proc/self/cgroup", "0::/\n")
-    _write_group(tmp_path / "sys/fs/cgroup", limit="100", used=300, inactive_file=10)
-    assert available_memory(tmp_path) == 0
-
-
-def test_available_memory_of_this_machine_is_positive() -> None:
-    assert available_memory() > MEBIBYTE
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
-def _write_group(group: Path, *, limit: str, used: int, inactive_file: int) -> None:
-    _write(group / "memory.max", limit)
-    _write(group / "memory.current", str(used))
-    _write(group / "memory.stat", f"anon 1\ninactive_file {inactive_file}\n")

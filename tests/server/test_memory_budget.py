@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 
 from export.manifest import Device, FileSpec, Manifest
-from server.limits import LimitError, bytes_per_position, decoder_limits, encoder_limits
+from server.limits import (
+    LimitError,
+    bytes_per_position,
+    bytes_per_source_token,
+    decoder_limits,
+    encoder_limits,
+)
 from server.memory_budget import MemoryBudget, ModelMemory, allowed_memory, process_memory
 from tests.server.manifests import encoder_manifest
-from tests.server.test_limits import decoder_manifest
+from tests.server.test_limits import decoder_manifest, encoder_decoder_manifest
 
 SIZES = {"d_model": 32, "d_ff": 64, "heads": 4}
 
@@ -32,6 +38,21 @@ def test_a_decoder_takes_its_slots_and_kept_chunks() -> None:
     assert memory.cache == 4 * 192 * each
     assert memory.prefix_cache == 3 * 64 * each
     assert memory.working > 64 * manifest.vocabulary_size * 4
+
+
+def test_an_encoder_decoder_takes_its_slots_kept_sources_and_a_batch_of_them() -> None:
+    manifest = sized(encoder_decoder_manifest())
+    each, of_source = bytes_per_position(manifest), bytes_per_source_token(manifest)
+    limits, longer = (
+        decoder_limits(manifest, 4 << 20, prefix_cache_bytes=7777, slots=4, max_length=length)
+        for length in (200, 400)
+    )
+    memory = ModelMemory.of(manifest, None, limits)
+    assert memory.cache == 4 * 200 * (each + of_source)
+    assert memory.prefix_cache == 7777
+    assert memory.working > 200 * of_source
+    more = ModelMemory.of(manifest, None, longer).working - memory.working
+    assert more > 200 * of_source, "a source is encoded whole"
 
 
 def test_an_encoder_works_in_proportion_to_its_batch() -> None:
