@@ -20,26 +20,36 @@ import onnx
 import pytest
 
 from export.gate import check_artefact
-from export.manifest import MANIFEST_FILE, Manifest, ManifestError, load_manifest
-from export.typed_json import canonical_json
+from export.manifest import MANIFEST_FILE, DecodingRules, Manifest, ManifestError, load_manifest
 from export.progress import SilentSteps
 from export.reference import read_reference, write_reference
 from export.source import resolve_source
+from export.typed_json import canonical_json
 from export.verify import open_verified, verify_against
 from tests.artefacts import (
     decoder_artefact,
     encoder_artefact,
+    encoder_decoder_artefact,
+    graph_file,
     move_weights,
     read_weight,
     reseal,
+    two_vocabularies_artefact,
     weight_names,
     write_weight,
 )
-from tests.checkpoints import write_decoder, write_encoder
+from tests.checkpoints import (
+    write_decoder,
+    write_encoder,
+    write_encoder_decoder,
+    write_two_vocabularies,
+)
 
 _KINDS = {
     "encoder": (encoder_artefact, write_encoder),
     "decoder": (decoder_artefact, write_decoder),
+    "encoder-decoder": (encoder_decoder_artefact, write_encoder_decoder),
+    "two vocabularies": (two_vocabularies_artefact, write_two_vocabularies),
 }
 
 
@@ -102,8 +112,24 @@ def _swap_tokenizer(artefact: Path) -> None:
     shutil.copy(encoder_artefact() / "tokenizer.json", artefact)
 
 
-def _edit_graph(artefact: Path, edit: Callable[[onnx.GraphProto], None]) -> None:
-    path = next(path for path in artefact.glob("*coder.onnx"))
+def _swap_source_keys(artefact: Path) -> None:
+    """Each layer's target would read the keys of the other's source."""
+    names = [f"decoder.blocks.{layer}.cross_attention.key.weight" for layer in (0, 1)]
+    first, second = (read_weight(artefact, name, "encoder") for name in names)
+    write_weight(artefact, names[0], second, "encoder")
+    write_weight(artefact, names[1], first, "encoder")
+
+
+def _swap_tokenizers(artefact: Path) -> None:
+    shutil.copy(artefact / "tokenizer.json", artefact / "target_tokenizer.json")
+
+
+def _swap_stacks(artefact: Path) -> None:
+    shutil.copy(artefact / "encoder.onnx", artefact / "decoder.onnx")
+
+
+def _edit_graph(artefact: Path, edit: Callable[[onnx.GraphProto], None], role: str = "*") -> None:
+    path = graph_file(artefact, role)
     model = onnx.load(path, load_external_data=False)
     edit(model.graph)
     onnx.save(model, path)
@@ -130,6 +156,22 @@ def _stop_rotating(graph: onnx.GraphProto) -> None:
     attribute = next(each for each in node.attribute if each.name == "do_rotary")
     attribute.i = 0
     del node.input[7:]
+
+
+def _exchange_sources(graph: onnx.GraphProto) -> None:
+    """An encoder that gives the keys of two layers in each other's place."""
+    names = {"cross.0.key": "cross.1.key", "cross.1.key": "cross.0.key"}
+    for node in graph.node:
+        for index, name in enumerate(node.output):
+            node.output[index] = names.get(name, name)
+
+
+def _read_other_source(graph: onnx.GraphProto) -> None:
+    """A decoder whose layers read the values of each other's source."""
+    names = {"cross.0.value": "cross.1.value", "cross.1.value": "cross.0.value"}
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            node.input[index] = names.get(name, name)
 
 
 def _scatter_elsewhere(artefact: Path) -> None:
@@ -188,6 +230,14 @@ def _pooled(**change: object) -> Callable[[Manifest], Manifest]:
 
 def _other_end(manifest: Manifest) -> Manifest:
     return replace(manifest, special_ids=replace(manifest.special_ids, eos=(5,)))
+
+
+def _other_start(manifest: Manifest) -> Manifest:
+    return replace(manifest, special_ids=replace(manifest.special_ids, decoder_start=5))
+
+
+def _no_rules(manifest: Manifest) -> Manifest:
+    return replace(manifest, decoding=DecodingRules())
 
 
 def _longer_limit(manifest: Manifest) -> Manifest:
@@ -254,6 +304,33 @@ FAULTS = {
     "another width in the manifest": Fault("encoder", "content", edit=_pooled(dimensions=32)),
     "another end id in the manifest": Fault("decoder", "content", edit=_other_end),
     "a limit beyond the model's": Fault("decoder", "content", edit=_longer_limit),
+    "the source's keys of two layers swapped": Fault(
+        "encoder-decoder", "weights", _swap_source_keys
+    ),
+    "the encoder's graph in the decoder's place": Fault(
+        "encoder-decoder", "structure", _swap_stacks
+    ),
+    "the keys of two layers given in each other's place": Fault(
+        "encoder-decoder",
+        "memory",
+        lambda artefact: _edit_graph(artefact, _exchange_sources, "encoder"),
+    ),
+    "layers that read each other's source": Fault(
+        "encoder-decoder",
+        "cached decode",
+        lambda artefact: _edit_graph(artefact, _read_other_source, "decoder"),
+    ),
+    "another output in the stored reference of sources": Fault(
+        "encoder-decoder", "stored reference", _change_reference
+    ),
+    "a mover of sources that writes along another axis": Fault(
+        "encoder-decoder", "runtime", _scatter_elsewhere
+    ),
+    "another start of targets in the manifest": Fault(
+        "encoder-decoder", "content", edit=_other_start
+    ),
+    "no rules of decoding in the manifest": Fault("two vocabularies", "content", edit=_no_rules),
+    "the source's tokenizer for targets": Fault("two vocabularies", "content", _swap_tokenizers),
 }
 
 
