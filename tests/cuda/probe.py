@@ -16,8 +16,9 @@ from typing import Any
 from server.artefact import Artefact, load_artefact
 from server.decoder_runner import DecoderRunner
 from server.encoder_runner import EncoderRunner
-from server.limits import decoder_limits, encoder_limits
+from server.limits import DecoderLimits, decoder_limits, encoder_limits
 from server.scheduler import Move
+from server.seq2seq_runner import Seq2seqRunner
 from server.session import open_session
 from tests.cuda.probed import CAPACITY, CHUNK, ROWS, SLOTS, TEXTS, Phase
 
@@ -26,10 +27,8 @@ def main(directory: Path, device_index: int = 0) -> None:
     """Opens every graph, then works with them."""
     artefact = load_artefact(directory)
     placed = {role: _placement(artefact, role, device_index) for role in artefact.manifest.graphs}
-    if artefact.manifest.kind == "encoder":
-        _encode(artefact, device_index)
-    else:
-        _generate(artefact, device_index)
+    work = {"encoder": _encode, "decoder": _generate, "encoder_decoder": _translate}
+    work[artefact.manifest.kind](artefact, device_index)
     print(json.dumps(placed))
 
 
@@ -52,9 +51,7 @@ def _encode(artefact: Artefact, device_index: int) -> None:
 
 
 def _generate(artefact: Artefact, device_index: int) -> None:
-    limits = decoder_limits(
-        artefact.manifest, 1 << 30, slots=SLOTS, max_length=CAPACITY, prefill_chunk=CHUNK
-    )
+    limits = _limits(artefact)
     runner = DecoderRunner(artefact, limits, device_index=device_index)
     runner.prefill(0, [1] * CHUNK, 0, logits=1)  # allocates, as do these
     runner.decode([1] * ROWS, [CHUNK] * ROWS)
@@ -66,6 +63,30 @@ def _generate(artefact: Artefact, device_index: int) -> None:
     _begin(Phase.MOVE)
     runner.move(Move(SLOTS - 1, 1, CHUNK))
     _begin(Phase.END)
+
+
+def _translate(artefact: Artefact, device_index: int) -> None:
+    """Moves a row with its memory."""
+    runner = Seq2seqRunner(artefact, _limits(artefact), device_index=device_index)
+    move = Move(ROWS - 1, ROWS, CHUNK, memory=True)
+    runner.encode(TEXTS)  # allocates, as do these
+    for row in range(ROWS):
+        runner.place(row, row)
+    runner.decode([1] * ROWS, [CHUNK] * ROWS)
+    runner.move(move)
+    _begin(Phase.ENCODE)
+    runner.encode(TEXTS)
+    _begin(Phase.DECODE)
+    runner.decode([1] * ROWS, [2 * CHUNK] * ROWS)
+    _begin(Phase.MOVE)
+    runner.move(move)
+    _begin(Phase.END)
+
+
+def _limits(artefact: Artefact) -> DecoderLimits:
+    return decoder_limits(
+        artefact.manifest, 1 << 30, slots=SLOTS, max_length=CAPACITY, prefill_chunk=CHUNK
+    )
 
 
 def _begin(phase: Phase) -> None:

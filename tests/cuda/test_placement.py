@@ -11,12 +11,19 @@ from pathlib import Path
 import pytest
 
 from export.manifest import load_manifest
-from tests.cuda.artefacts import cuda_decoder, cuda_encoder, cuda_learned_decoder
+from tests.cuda.artefacts import (
+    cuda_decoder,
+    cuda_encoder,
+    cuda_encoder_decoder,
+    cuda_learned_decoder,
+)
 from tests.cuda.probed import CHUNK, ROWS, SLOTS, TEXTS, Phase, Probed
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 DECODERS = pytest.mark.parametrize("build", [cuda_decoder, cuda_learned_decoder])
-KINDS = pytest.mark.parametrize("build", [cuda_encoder, cuda_decoder, cuda_learned_decoder])
+KINDS = pytest.mark.parametrize(
+    "build", [cuda_encoder, cuda_decoder, cuda_learned_decoder, cuda_encoder_decoder]
+)
 # Integer arithmetic on shapes; what else is on the CPU has come there without being asked to.
 SHAPE_OPERATORS = {
     *("Shape", "Squeeze", "Unsqueeze", "Concat", "Gather", "Slice", "Cast", "Range"),
@@ -68,3 +75,27 @@ def test_an_encoder_copies_its_inputs_and_the_vectors(probe: Probe) -> None:
     pooling = load_manifest(cuda_encoder()).pooling
     assert pooling is not None
     assert asked.copied("to_host") == [len(TEXTS) * pooling.dimensions * FLOAT_BYTES]
+
+
+def test_a_step_of_an_encoder_decoder_copies_ids_lengths_and_logits(probe: Probe) -> None:
+    """Neither cache is copied: the target's is updated in place, and the source's is only read."""
+    asked = probe(cuda_encoder_decoder()).asked[Phase.DECODE]
+    row = load_manifest(cuda_encoder_decoder()).vocabulary_size * FLOAT_BYTES
+    assert asked.copied("on_device") == []
+    assert asked.copied("to_host") == [ROWS * row]
+    lengths = SLOTS * LENGTH_BYTES
+    assert asked.copied("to_device") == [SLOTS * ID_BYTES, lengths, lengths]
+    assert asked.allocations == ()
+
+
+def test_sources_stay_on_the_device(probe: Probe) -> None:
+    """What a decoder reads of them is left there, and moved by the same two kernels a cache."""
+    probed = probe(cuda_encoder_decoder())
+    cells = len(TEXTS) * max(map(len, TEXTS))
+    assert probed.asked[Phase.ENCODE].copied("to_host") == []
+    assert max(probed.asked[Phase.ENCODE].copied("to_device")) <= cells * ID_BYTES
+    caches = len(load_manifest(cuda_encoder_decoder()).graphs["mover"].outputs)
+    move = probed.asked[Phase.MOVE]
+    assert move.launches == 2 * 2 * caches  # of the target, and of the source
+    assert move.copied("on_device") == []
+    assert move.copied("to_host") == []
