@@ -25,8 +25,7 @@ from export.token_quantiser import PRODUCT, TokenQuantiser
 from model.config import Pooling, PoolingMode
 from tests.artefacts import quantised_encoder_artefact, read_weight
 from tests.checkpoints import ENCODER, tiny_checkpoint
-from tests.export.test_precision import ENCODERS
-from tests.model.checkpoints.tiny_references import save
+from tests.model.checkpoints.tiny_references import ENCODERS, save
 
 QUANTISER = TokenQuantiser(worst_error=0.5001)
 NAME = "encoder.blocks.0.feed_forward.up.weight"
