@@ -14,11 +14,12 @@ from server.decoder_journal import DecoderJournal
 from server.errors import DeadlinePassed, NonFinite, ServerError
 from server.generation import Generation, Stream
 from server.limits import DecoderLimits
+from server.live_requests import LiveRequests
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
 from server.prefix_store import PrefixStore
 from server.prompt_prefill import PromptPrefill
-from server.request import Failed, GenerationEvent, Ticket
+from server.request import Ticket
 from server.runner import Logits, PromptRunner, SourceRunner
 from server.sampler import Choice, sample
 from server.scheduler import Move, Scheduler, SequenceGroup
@@ -53,11 +54,10 @@ class DecoderWorker:
         self._open_runner = open_runner
         self._limits = limits
         self._metrics = metrics
-        self._waiting_room = waiting_room
         self._outbox = outbox
         self._journal = DecoderJournal(metrics, limits, trace)
         self._scheduler = Scheduler(limits.slots, limits.prefill_chunk)
-        self._live: dict[object, Generation] = {}
+        self._live = LiveRequests(waiting_room, outbox, self._journal)
 
     def load(self) -> None:
         """Opens the sessions and runs the largest shapes."""
@@ -74,20 +74,19 @@ class DecoderWorker:
 
     def accept(self, generation: Generation) -> None:
         """Takes a request that has a place in the waiting room."""
-        self._live[generation.ticket] = generation
+        self._live.accept(generation)
         self._scheduler.add(generation.group)
-        self._journal.accepted(generation)
 
     def cancel(self, ticket: Ticket) -> None:
         """Forgets a request whose caller has gone; one that has ended is ignored."""
-        if generation := self._live.get(ticket):
-            self._journal.cancelled(generation)
-            self._take_out(generation)
+        if generation := self._live.find(ticket):
+            self._live.forget(generation)
+            self._free_rows(generation)
 
     def iterate(self) -> None:
         """Ends what has expired; then a part of beginning, one step, and the news of both."""
         for group in self._scheduler.expired(time.monotonic()):
-            self._fail(self._live[group.key], DeadlinePassed("the request's time is up"))
+            self._fail(self._live.of(group), DeadlinePassed("the request's time is up"))
         self._begin()
         if self._scheduler.running:
             self._decode()
@@ -97,17 +96,15 @@ class DecoderWorker:
 
     def abandon(self, error: ServerError) -> None:
         """Ends every request with an error; nothing is computed any more."""
-        for generation in self._live.values():
-            self._leave_queue(generation)
+        for generation in self._live:
             self._scheduler.abort(generation.group)
-            self._tell(generation, Failed(error))
-        self._live.clear()
+            self._live.abandon(generation, error)
         self._publish()
         self._outbox.flush()
 
     def _begin_with(self, runner: PromptRunner | SourceRunner) -> Beginning:
         """How requests begin with what there is to compute."""
-        common = (self._scheduler, self._journal, self._let_in)
+        common = (self._scheduler, self._journal, self._live.let_in)
         if isinstance(runner, SourceRunner):
             known = SourceCache(runner, self._limits, self._metrics)
             return SourceEncoding(runner, known, *common)
@@ -123,24 +120,18 @@ class DecoderWorker:
         if begun.rows:
             self._extend(begun.rows, begun.logits)
 
-    def _let_in(self, group: SequenceGroup) -> Generation:
-        generation = self._live[group.key]
-        self._leave_queue(generation)
-        generation.began_at = time.monotonic()
-        return generation
-
     def _decode(self) -> None:
         rows = list(self._scheduler.running)
-        tokens = [self._live[row.group.key].next_token(row.index, row.length) for row in rows]
+        tokens = [self._live.of(row.group).next_token(row.index, row.length) for row in rows]
         began = time.monotonic()
         logits, errors = decode_carefully(self._runner, tokens, [row.length for row in rows])
         self._journal.ran("decode", began, sequences=len(rows), tokens=len(rows))
-        self._journal.record(Did.DECODE, *(self._live[row.group.key].ticket for row in rows))
+        self._journal.record(Did.DECODE, *(self._live.of(row.group).ticket for row in rows))
         self._scheduler.complete_step()
         if errors:
             for index, error in errors.items():
                 self._fail_row(rows[index], error)
-            alive = [row.group.key in self._live for row in rows]
+            alive = [row.group in self._live for row in rows]
             rows, logits = list(compress(rows, alive)), logits[alive]
         if rows:
             self._extend(rows, logits)
@@ -157,7 +148,7 @@ class DecoderWorker:
         self._move(self._scheduler.finish(ended))
 
     def _way_on(self, row: Row) -> Extend:
-        generation = self._live[row.group.key]
+        generation = self._live.of(row.group)
         if row.length < row.group.prompt_length or generation.scores_only:
             return self._read_prompts
         return self._extend_streams if generation.beams is None else self._extend_beams
@@ -171,10 +162,10 @@ class DecoderWorker:
         ended: list[Row] = []
         failed: list[Generation] = []
         for row, following in zip(rows, logits[:, np.newaxis], strict=True):  # [1, vocab] each
-            generation = self._live[row.group.key]
+            generation = self._live.of(row.group)
             if row.length == row.group.prompt_length:
-                self._tell(generation, *generation.empty_completions())
-                self._succeed(generation, time.monotonic())
+                self._live.tell(generation, *generation.empty_completions())
+                self._live.succeed(generation, time.monotonic())
                 ended.append(row)
             elif row.index == 0 and generation.request.output.prompt_logprobs:
                 try:
@@ -197,7 +188,7 @@ class DecoderWorker:
         going = [
             (row, choice)
             for row, choice in zip(rows, choices, strict=True)
-            if row.group.key in self._live
+            if row.group in self._live
         ]
         ended = [row for row, choice in going if self._accept_token(row, choice, now)]
         self._journal.generated(len(going))
@@ -205,25 +196,25 @@ class DecoderWorker:
 
     def _accept_token(self, row: Row, choice: Choice, now: float) -> bool:
         """Adds a token to its completion and tells of it; whether the completion ends with it."""
-        generation = self._live[row.group.key]
+        generation = self._live.of(row.group)
         stream = generation.streams[row.index]
         if stream.last_token_at is not None:
             self._journal.next_token(now - stream.last_token_at)
-        self._note_first_token(generation, now)
-        self._tell(generation, *stream.accept(choice, now))
+        self._live.note_first_token(generation, now)
+        self._live.tell(generation, *stream.accept(choice, now))
         if stream.finished and generation.complete:
-            self._succeed(generation, now)
+            self._live.succeed(generation, now)
         return stream.finished
 
     def _extend_beams(self, rows: Sequence[Row], logits: Logits) -> list[Row]:
         """Takes each search a token further; the rows of those that end with it."""
-        rows_of: dict[object, list[int]] = {}
+        rows_of: dict[SequenceGroup, list[int]] = {}
         for index in sorted(range(len(rows)), key=lambda index: rows[index].index):
-            rows_of.setdefault(rows[index].group.key, []).append(index)
+            rows_of.setdefault(rows[index].group, []).append(index)
         return [
             rows[index]
-            for key, indices in rows_of.items()
-            if self._extend_search(self._live[key], logits[indices])
+            for group, indices in rows_of.items()
+            if self._extend_search(self._live.of(group), logits[indices])
             for index in indices
         ]
 
@@ -238,56 +229,33 @@ class DecoderWorker:
         parents = beams.extend(logits)
         now = time.monotonic()
         self._journal.sampled(now - began)
-        self._note_first_token(generation, now)
+        self._live.note_first_token(generation, now)
         if beams.done:
             self._journal.generated(beams.count)
-            self._tell(generation, *beams.events())
-            self._succeed(generation, now)
+            self._live.tell(generation, *beams.events())
+            self._live.succeed(generation, now)
         else:
             self._move(self._scheduler.fork(generation.group, parents))
         return beams.done
 
-    def _note_first_token(self, generation: Generation, now: float) -> None:
-        if generation.first_token_at is None:
-            generation.first_token_at = now
-            self._journal.first_token(now - generation.submitted_at)
-
-    def _succeed(self, generation: Generation, now: float) -> None:
-        self._journal.succeeded(generation)
-        self._tell(generation, generation.summary(now))
-        del self._live[generation.ticket]
-
     def _fail_row(self, row: Row, error: ServerError) -> None:
         """Fails the request of a row, once."""
-        if generation := self._live.get(row.group.key):
-            self._fail(generation, error)
+        if row.group in self._live:
+            self._fail(self._live.of(row.group), error)
 
     def _fail(self, generation: Generation, error: ServerError) -> None:
-        self._journal.failed(generation, error)
-        self._tell(generation, Failed(error))
-        self._take_out(generation)
+        self._live.fail(generation, error)
+        self._free_rows(generation)
 
-    def _take_out(self, generation: Generation) -> None:
-        """Frees everything that a request holds."""
-        self._leave_queue(generation)
-        del self._live[generation.ticket]
+    def _free_rows(self, generation: Generation) -> None:
         self._move(self._scheduler.abort(generation.group))
-
-    def _leave_queue(self, generation: Generation) -> None:
-        """Gives the request's place in the waiting room back, if it still has one."""
-        if generation.began_at is None:
-            self._waiting_room.leave(generation.request.input_tokens)
 
     def _move(self, moves: Collection[Move]) -> None:
         for move in moves:
             self._runner.move(move)
 
     def _stream(self, row: Row) -> Stream:
-        return self._live[row.group.key].streams[row.index]
-
-    def _tell(self, generation: Generation, *events: GenerationEvent) -> None:
-        for event in events:
-            self._outbox.add(generation.ticket, generation.deliver, event)
+        return self._live.of(row.group).streams[row.index]
 
     def _publish(self) -> None:
         self._journal.publish(self._scheduler)

@@ -81,7 +81,7 @@ def test_a_token_computed_as_a_chunk_of_one_equals_its_decode_step(runner: Decod
     prefill(runner, 0, prompt)
     prefill(runner, 1, prompt)
     decoded = runner.decode([9, 9], [len(prompt)] * 2)[1].copy()
-    assert (runner.prefill(1, [9], len(prompt), logits=1)[0] == decoded).all()
+    assert (runner.decode_row(1, 9, len(prompt))[0] == decoded).all()
 
 
 def test_logits_lie_in_the_same_memory_every_step(runner: DecoderRunner) -> None:
