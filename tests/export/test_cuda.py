@@ -22,8 +22,14 @@ from export.source import resolve_source
 from export.weight_checks import float_constants
 from export.writing import apply_options
 from model.checkpoints.native import save_native
-from model.config import PoolingMode
-from tests.checkpoints import DECODER, ENCODER, RELATIVE_ENCODER_DECODER, tiny_checkpoint
+from model.config import PoolingMode, TransformerConfig
+from tests.checkpoints import (
+    DECODER,
+    ENCODER,
+    ENCODER_DECODER,
+    RELATIVE_ENCODER_DECODER,
+    tiny_checkpoint,
+)
 from tests.cuda.artefacts import (
     cuda_decoder,
     cuda_encoder,
@@ -161,8 +167,8 @@ def test_each_device_has_a_precision_that_nobody_asks_for() -> None:
     assert find_recipe(Device.CUDA, Precision.FP16).dtype is torch.float16
 
 
-def test_int8_dynamic_is_for_encoders(tmp_path: Path) -> None:
-    save_native(tmp_path / "checkpoint", tiny_checkpoint(DECODER), torch.float32)
-    options = BuildOptions(tmp_path / "artefact", "sample", precision=Precision.INT8_DYNAMIC)
-    with pytest.raises(PrecisionError, match="int8-dynamic is for encoder; this is decoder"):
-        build(resolve_source(str(tmp_path / "checkpoint")), options, SilentSteps())
+@pytest.mark.parametrize("config", [DECODER, ENCODER_DECODER], ids=lambda config: config.kind)
+def test_int8_dynamic_is_for_encoders(config: TransformerConfig) -> None:
+    options = BuildOptions(Path("artefact"), "sample", precision=Precision.INT8_DYNAMIC)
+    with pytest.raises(PrecisionError, match=f"int8-dynamic is for encoder; this is {config.kind}"):
+        apply_options(tiny_checkpoint(config), options)
