@@ -19,7 +19,6 @@ import torch
 from formerd.v1 import embedding_pb2, models_pb2
 from formerd.v1 import generation_pb2 as pb
 from formerd.v1.tokens_pb2 import TokenIds
-from google.protobuf.message import Message
 from hypothesis import given
 
 from client.__main__ import main
@@ -202,8 +201,10 @@ def test_clients_begin_targets(server: ServerProcess, capsys: pytest.CaptureFixt
 
 
 @bounded
-@given(changes=messages(pb.GenerateRequest.DESCRIPTOR))
-def test_any_message_ends_with_a_status_of_ours(changes: Message, server: ServerProcess) -> None:
+@given(changes=messages(METHODS["Generate"].input_type))
+def test_any_message_ends_with_a_status_of_ours(
+    changes: pb.GenerateRequest, server: ServerProcess
+) -> None:
     request = request_for("the cat", tokens=3, decoder_prompt=begun_with(9))
     request.MergeFrom(changes)
     request.model = MODEL
