@@ -34,7 +34,6 @@ class Runner(Protocol):
     def probe(self, row: int) -> None: ...
 
 
-@runtime_checkable
 class PromptRunner(Runner, Protocol):
     """Of a decoder: computes prompts chunk by chunk."""
 
