@@ -80,7 +80,8 @@ def test_every_option_reaches_a_field_of_the_request() -> None:
     values = {"float": 0.5, "int": 1, "bool": True, "str": "s"}
     for name, kind in GenerateOptions.__annotations__.items():
         spelled = str(getattr(kind, "__forward_arg__", kind))
-        value = values.get(spelled.partition(" | ")[0]) or ({1: 0.5} if "Mapping" in spelled else None)
+        value = values.get(spelled.partition(" | ")[0])
+        value = value or ({1: 0.5} if "Mapping" in spelled else None)
         value = value or (["x"] if "str" in spelled else [1])
         request = wire.generate_request("p", {name: value})  # type: ignore[misc]
         assert len(request.ListFields()) == 2, name

@@ -1,22 +1,18 @@
 """Encoder-decoders from outside: what decoders are held to, and the oracle, of sources.
 
-GEN-01, PAD-06, SMP-01, STR-03, CXL-01 and MET-01 for such models, and both tasks of one artefact.
+GEN-01, GEN-04, PAD-06, SMP-01 and STR-03 for such models.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import random
-from collections.abc import AsyncIterator, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 import torch
-from formerd.v1 import embedding_pb2, models_pb2
 from formerd.v1 import generation_pb2 as pb
 from formerd.v1.tokens_pb2 import TokenIds
 from hypothesis import given
@@ -26,57 +22,38 @@ from client.sync import Client
 from model.beam_search import search_beams
 from model.decoding_rules import DecodingRules
 from model.generate import Source, generate_greedy, remember
-from model.transformer import Transformer
-from tests.artefacts import encoder_decoder_artefact, two_vocabularies_artefact
 from tests.checkpoints import (
     END_ID,
     MARIAN_SETTINGS,
     PAD_ID,
-    TWO_VOCABULARIES,
-    VOCABULARY,
-    byte_tokenizer,
     target_tokenizer,
-    tiny_checkpoint,
 )
-from tests.contract.answers import gather_stream, without_times
+from tests.contract.answers import gather_stream
 from tests.contract.random_messages import messages
-from tests.contract.stubs import Stubs, embed_request, error_of, generate_request
+from tests.contract.seq2seq import (
+    CAPACITY,
+    MODEL,
+    OTHER,
+    OWN_ID,
+    SAMPLED,
+    ask,
+    begun_with,
+    oracle,
+    request_for,
+    seq2seq_server,
+    source,
+)
+from tests.contract.stubs import Stubs, error_of
 from tests.contract.test_fuzzing import METHODS, STATUSES, bounded, outcome
-from tests.contract.waiting import measured
-from tests.e2e.server_process import MetricsSnapshot, ServerProcess, running_server
+from tests.e2e.server_process import MetricsSnapshot, ServerProcess
 
-MODEL = "tiny-two-vocabularies"  # with rules; PAD_ID begins its targets
-OTHER = "tiny-encoder-decoder"
-OWN_ID = VOCABULARY  # the first token that only targets have
-CAPACITY = 512
-SAMPLED = pb.Sampling(temperature=1.5, top_p=0.95, seed=11)
 RULES = DecodingRules.from_settings(MARIAN_SETTINGS, [END_ID])
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    flags = ("--slots", "4", "--max-wait-ms", "20", "--threads", "1")
-    artefacts = [two_vocabularies_artefact(), encoder_decoder_artefact()]
-    with running_server(artefacts, *flags) as server:
+    with seq2seq_server() as server:
         yield server
-
-
-@pytest.fixture
-async def stubs(server: ServerProcess) -> AsyncIterator[Stubs]:
-    """Afterwards nothing may be left running."""
-    async with grpc.aio.insecure_channel(server.target) as channel:
-        yield Stubs(channel)
-    server.wait_until_quiet()
-
-
-def source(length: int) -> list[int]:
-    return random.Random(length).choices(range(4, VOCABULARY), k=length)
-
-
-def request_for(source: str | Sequence[int], **fields: Any) -> pb.GenerateRequest:
-    """A request to the model with rules, which may end as it does."""
-    given = {"model": MODEL, "ignore_eos": False, "sampling": pb.Sampling(seed=11)}
-    return generate_request(source, **{**given, **fields})
 
 
 VARIETY = [
@@ -100,17 +77,8 @@ VARIETY = [
 ]
 
 
-@cache
-def oracle() -> Transformer:
-    return tiny_checkpoint(TWO_VOCABULARIES).build()
-
-
 def remembered(ids: Sequence[int]) -> Source:
     return remember(oracle(), torch.tensor([ids]), torch.tensor([len(ids)]))
-
-
-async def ask(stubs: Stubs, request: pb.GenerateRequest) -> pb.GenerateResponse:
-    return without_times(await stubs.generation.Generate(request))
 
 
 async def test_company_changes_nothing(server: ServerProcess, stubs: Stubs) -> None:
@@ -225,25 +193,9 @@ async def test_a_text_ends_before_its_stop_string(stubs: Stubs) -> None:
     assert await gather_stream(stubs.generation.GenerateStream(request)) == answer
 
 
-async def test_a_source_encoded_before_is_reused_within_its_partition(stubs: Stubs) -> None:
-    request = request_for(source(33), tokens=5)
-
-    async def generate(token: str) -> pb.GenerateResponse:
-        metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return await stubs.generation.Generate(request, metadata=metadata)
-
-    responses = [await generate(token) for token in ("", "", "one", "one", "")]
-    assert [response.usage.cached_tokens for response in responses] == [0, 33, 0, 33, 33]
-    assert all(response.completions == responses[0].completions for response in responses)
-
-
 def refused(message: str, **fields: Any) -> Any:
     source = fields.pop("source", "the")
     return pytest.param(message, request_for(source, **fields), id=message)
-
-
-def begun_with(*ids: int) -> pb.DecoderPrompt:
-    return pb.DecoderPrompt(tokens=TokenIds(ids=ids))
 
 
 @pytest.mark.parametrize(
@@ -288,102 +240,3 @@ async def test_the_longest_source_and_target_fit(stubs: Stubs) -> None:
     request = request_for([5] * CAPACITY, tokens=9, decoder_prompt=begun_with(*[7] * 510))
     [completion] = (await ask(stubs, request)).completions
     assert list(completion.token_ids) == [END_ID]
-
-
-async def test_a_caller_that_goes_leaves_nothing(server: ServerProcess, stubs: Stubs) -> None:
-    """CXL-01: with long targets, while running and while queued."""
-    before = server.wait_until_quiet()
-    labels = {"model": MODEL, "kind": "generated"}
-    long = request_for(source(100), tokens=400, ignore_eos=True, n=4)
-    for _ in range(5):
-        stream = stubs.generation.GenerateStream(long)
-        waiting = stubs.generation.GenerateStream(long)
-        for _ in range(5):
-            await stream.read()
-        waiting.cancel()
-        stream.cancel()
-    after = await measured(server, lambda now: now.total("formerd_slots", {"state": "used"}) == 0)
-    names = ("formerd_tokens_total", labels)
-    assert after.value(*names) - before.value(*names) < 5 * 4 * 200
-
-
-async def test_one_artefact_embeds_and_generates_at_once(stubs: Stubs) -> None:
-    texts = ["the", "and the other", "x" * 200]
-    request = embed_request(*texts, model=MODEL)
-    alone = [
-        (await stubs.embedding.Embed(embed_request(text, model=MODEL))).embeddings[0]
-        for text in texts
-    ]
-    known = await ask(stubs, VARIETY[0])
-    answers = asyncio.gather(*(ask(stubs, VARIETY[0]) for _ in range(8)))
-    vectors = await asyncio.gather(*(stubs.embedding.Embed(request) for _ in range(8)))
-    assert await answers == [known] * 8
-    for response in vectors:
-        for one, other in zip(response.embeddings, alone, strict=True):
-            difference = np.subtract(one.vector.values, other.vector.values)
-            assert np.linalg.norm(difference) <= 1e-6 * np.linalg.norm(other.vector.values)
-            assert one.token_count == other.token_count
-
-
-async def test_an_embedding_is_the_mean_of_the_encoders_states(stubs: Stubs) -> None:
-    from model.config import Pooling, PoolingMode
-    from model.generate import embed
-
-    ids = torch.tensor([source(30)])
-    expected = embed(oracle(), Pooling(PoolingMode.MEAN, normalize=False), ids, torch.tensor([30]))[
-        0
-    ]
-    given = embedding_pb2.EmbedInput(tokens=TokenIds(ids=source(30)))
-    response = await stubs.embedding.Embed(embedding_pb2.EmbedRequest(model=MODEL, inputs=[given]))
-    np.testing.assert_allclose(response.embeddings[0].vector.values, expected, atol=1e-5)
-    own = embedding_pb2.EmbedInput(tokens=TokenIds(ids=[OWN_ID]))
-    error = await error_of(
-        stubs.embedding.Embed(embedding_pb2.EmbedRequest(model=MODEL, inputs=[own]))
-    )
-    assert str(error.details()).startswith(f"inputs[0].tokens.ids[0] is {OWN_ID}")
-
-
-async def test_what_is_counted(server: ServerProcess, stubs: Stubs) -> None:
-    request = request_for(source(47), tokens=4, ignore_eos=True, decoder_prompt=begun_with(5, 6, 7))
-    before = server.wait_until_quiet()
-    for _ in range(2):
-        await stubs.generation.Generate(request)
-    after = server.wait_until_quiet()
-
-    def grown(name: str, **labels: str) -> float:
-        series = f"formerd_{name}", {"model": MODEL, **labels}
-        return after.value(*series) - before.value(*series)
-
-    assert grown("tokens_total", kind="prompt") == 2 * (47 + 3)
-    assert grown("tokens_total", kind="generated") == 2 * 4
-    assert grown("tokens_total", kind="embedded") == 0
-    assert grown("batch_tokens_sum", phase="encode") == 47
-    # The start, the 3 tokens that are given, and 4 of which the last is not computed with.
-    assert grown("engine_steps_total", phase="decode") == 2 * 7
-    assert grown("prefix_cache_hits_total") == 1
-    assert grown("prefix_cache_reused_tokens_total") == 47
-
-
-async def test_the_model_is_described(server: ServerProcess, stubs: Stubs) -> None:
-    model = (await stubs.models.GetModel(models_pb2.GetModelRequest(model=MODEL))).model
-    assert model.kind == models_pb2.MODEL_KIND_ENCODER_DECODER
-    assert list(model.task) == [models_pb2.TASK_EMBED, models_pb2.TASK_GENERATE]
-    assert (model.dimensions, model.pooling) == (64, "mean")
-    assert (model.limits.max_input_tokens, model.limits.capacity) == (512, CAPACITY)
-    assert model.limits.slots == 4
-    assert model.limits.max_inputs > 0
-    assert model.vocabulary_size == target_tokenizer().get_vocab_size()
-    [serving] = server.events("serving")
-    announced = {each["name"]: each for each in serving["models"]}[MODEL]
-    assert (announced["capacity"], announced["source_capacity"]) == (CAPACITY, 512)
-    layers, heads_and_halves, fp32 = 2, 2 * 64, 4
-    assert announced["cache_bytes"] == 4 * (512 + 512) * layers * heads_and_halves * fp32
-
-
-async def test_sources_and_targets_have_tokenizers_of_their_own(stubs: Stubs) -> None:
-    request = models_pb2.TokenizeRequest(model=MODEL, text="the")
-    ids = [token.id for token in (await stubs.models.Tokenize(request)).tokens]
-    assert ids == byte_tokenizer(bracketed=True).encode("the").ids
-    back = models_pb2.DetokenizeRequest(model=MODEL, ids=[OWN_ID])
-    written = (await stubs.models.Detokenize(back)).text
-    assert written == target_tokenizer().decode([OWN_ID])
