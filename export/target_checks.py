@@ -122,12 +122,12 @@ class TargetChecks:
         encoded = encode_sources(self._encoder, sources)
         for slot, source in enumerate(sources):
             run.read_source(slot, encoded, slot, len(source))
-        before = _bytes(run.cross)
-        found = [
-            run.step(targets[:, past : past + 1], [past] * len(sources))
-            for past in range(targets.shape[1])
-        ]
-        return Decoded(run, np.stack(found, axis=1), _bytes(run.cross) == before)
+        before, untouched = _bytes(run.cross), True
+        found = []
+        for past in range(targets.shape[1]):
+            found.append(run.step(targets[:, past : past + 1], [past] * len(sources)))
+            untouched &= _bytes(run.cross) == before  # what is swapped twice is as it was
+        return Decoded(run, np.stack(found, axis=1), untouched)
 
     def _arranged(self, layout: Sequence[int]) -> DecoderRun:
         """Slots with the sources and targets of a layout."""

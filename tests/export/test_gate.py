@@ -14,7 +14,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from export.gate import GateError, GateTask, check_artefact, run_gate
+from export.gate import check_artefact
+from export.gate_task import GateError, GateTask, run_gate
 from export.manifest import load_manifest
 from export.manifest_checks import check_manifest
 from export.parity import Check, ParityReport
@@ -25,9 +26,12 @@ from model.checkpoints.native import save_native
 from tests.artefacts import (
     decoder_artefact,
     encoder_artefact,
+    encoder_decoder_artefact,
     learned_decoder_artefact,
     read_weight,
+    relative_artefact,
     reseal,
+    two_vocabularies_artefact,
     unverified,
     weight_names,
     write_weight,
@@ -35,20 +39,32 @@ from tests.artefacts import (
 from tests.checkpoints import (
     DECODER,
     ENCODER,
+    ENCODER_DECODER,
     LEARNED_DECODER,
+    RELATIVE_ENCODER_DECODER,
+    TWO_VOCABULARIES,
     random_tensors,
     write_decoder,
     write_encoder,
+    write_encoder_decoder,
     write_learned_decoder,
+    write_relative_encoder_decoder,
+    write_two_vocabularies,
 )
 
 _KINDS = {
     "encoder": (encoder_artefact, write_encoder, ENCODER),
     "decoder": (decoder_artefact, write_decoder, DECODER),
     "learned decoder": (learned_decoder_artefact, write_learned_decoder, LEARNED_DECODER),
+    "encoder-decoder": (encoder_decoder_artefact, write_encoder_decoder, ENCODER_DECODER),
+    "relative": (relative_artefact, write_relative_encoder_decoder, RELATIVE_ENCODER_DECODER),
+    "two vocabularies": (two_vocabularies_artefact, write_two_vocabularies, TWO_VOCABULARIES),
 }
+# Those of two graphs are zeroed where every family is built.
 _CASES = [
-    (kind, name) for kind, (_, _, config) in _KINDS.items() for name in random_tensors(config)
+    (kind, name)
+    for kind in ("encoder", "decoder", "learned decoder")
+    for name in random_tensors(_KINDS[kind][2])
 ]
 
 
@@ -166,19 +182,26 @@ def test_numbers_show_a_wrong_weight_too(
     assert {"weights", "embeddings" if kind == "encoder" else "greedy tokens"} <= names
 
 
-@pytest.mark.parametrize("kind", ["encoder", "decoder"])
-def test_nan_on_both_sides_fails(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "role", "number"),
+    [
+        ("encoder", "encoder", "embeddings"),
+        ("decoder", "decoder", "prefill"),
+        ("encoder-decoder", "encoder", "memory"),
+        ("encoder-decoder", "decoder", "cached decode"),
+    ],
+)
+def test_nan_on_both_sides_fails(kind: str, role: str, number: str, tmp_path: Path) -> None:
     checkpoint, artefact = _copies(kind, tmp_path)
-    name = f"{kind}.blocks.1.attention_residual.norm.weight"
+    name = f"{role}.blocks.1.attention_residual.norm.weight"
     loaded = load_checkpoint(checkpoint)
     loaded.tensors[name][3] = torch.nan
     save_native(checkpoint, loaded)
-    write_weight(artefact, name, loaded.tensors[name].numpy())
+    write_weight(artefact, name, loaded.tensors[name].numpy(), role)
     reseal(artefact)
     report = _check(checkpoint, artefact)
     notes = {check.name: check.note for check in report.failures}
     assert notes["weights"] == "NaN or infinity in the graph and the reference"
-    number = "embeddings" if kind == "encoder" else "prefill"
     assert notes[number] == "NaN or infinity in the graph and the reference"
 
 

@@ -174,6 +174,29 @@ def _read_other_source(graph: onnx.GraphProto) -> None:
             node.input[index] = names.get(name, name)
 
 
+def _write_to_sources(graph: onnx.GraphProto) -> None:
+    """A decoder that puts the value of a source's last token where its key is."""
+    node = next(node for node in graph.node if any("cross." in name for name in node.input[3:4]))
+    node.input[1], node.input[2] = node.input[2], node.input[1]
+
+
+def _heed_company(graph: onnx.GraphProto) -> None:
+    """An encoder whose keys depend a little on how long the other sources of a batch are."""
+    for node in graph.node:
+        for index, name in enumerate(node.output):
+            if name == "cross.0.key":
+                node.output[index] = "own.key"
+    little = onnx.numpy_helper.from_array(np.array([1e-7], dtype=np.float32), "little")
+    graph.initializer.append(little)
+    for operator, inputs, output, attributes in (
+        ("Cast", ["lengths"], "company.lengths", {"to": onnx.TensorProto.FLOAT}),
+        ("ReduceMax", ["company.lengths"], "company.longest", {"keepdims": 1}),
+        ("Mul", ["company.longest", "little"], "company.shift", {}),
+        ("Add", ["own.key", "company.shift"], "cross.0.key", {}),
+    ):
+        graph.node.append(onnx.helper.make_node(operator, inputs, [output], **attributes))
+
+
 def _scatter_elsewhere(artefact: Path) -> None:
     """The mover writes heads where it should write positions."""
     model = onnx.load(artefact / "mover.onnx")
@@ -319,6 +342,16 @@ FAULTS = {
         "encoder-decoder",
         "cached decode",
         lambda artefact: _edit_graph(artefact, _read_other_source, "decoder"),
+    ),
+    "a decoder that writes to its sources": Fault(
+        "encoder-decoder",
+        "sources in their slots",
+        lambda artefact: _edit_graph(artefact, _write_to_sources, "decoder"),
+    ),
+    "a source that depends on those beside it": Fault(
+        "encoder-decoder",
+        "memory alone and batched",
+        lambda artefact: _edit_graph(artefact, _heed_company, "encoder"),
     ),
     "another output in the stored reference of sources": Fault(
         "encoder-decoder", "stored reference", _change_reference
