@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 import torch
 
 from model.beam_search import search_beams
+from model.config import TransformerConfig
 from model.generate import Source, generate_greedy, logits, remember
 from model.transformer import Transformer
 from server.request import Beam, Chunk, GenerationRequest, Output, Summary
 from server.trace import Did
-from tests.artefacts import encoder_decoder_artefact
-from tests.checkpoints import ENCODER_DECODER, END_ID, tiny_checkpoint
+from tests.artefacts import encoder_decoder_artefact, relative_artefact
+from tests.checkpoints import (
+    ENCODER_DECODER,
+    END_ID,
+    RELATIVE_ENCODER_DECODER,
+    tiny_checkpoint,
+)
 from tests.server.engines import Decoding, Mailbox
 from tests.server.source_engines import START, translating, translation
 
@@ -35,12 +42,12 @@ def source(length: int, start: int = 10) -> list[int]:
 
 
 @cache
-def oracle() -> Transformer:
-    return tiny_checkpoint(ENCODER_DECODER).build()
+def oracle(config: TransformerConfig = ENCODER_DECODER) -> Transformer:
+    return tiny_checkpoint(config).build()
 
 
-def remembered(ids: Sequence[int]) -> Source:
-    return remember(oracle(), torch.tensor([ids]), torch.tensor([len(ids)]))
+def remembered(ids: Sequence[int], config: TransformerConfig = ENCODER_DECODER) -> Source:
+    return remember(oracle(config), torch.tensor([ids]), torch.tensor([len(ids)]))
 
 
 async def completions(mailbox: Mailbox) -> list[Chunk]:
@@ -56,13 +63,22 @@ async def each_alone(engine: Decoding, wanted: Sequence[GenerationRequest]) -> l
 
 
 @pytest.mark.parametrize("prefix", [[], [40, 41]])
-async def test_greedy_targets_are_those_of_the_oracle(prefix: list[int]) -> None:
-    async with translating(encoder_decoder_artefact()) as engine:
+@pytest.mark.parametrize(
+    ("build", "config"),
+    [
+        (encoder_decoder_artefact, ENCODER_DECODER),
+        (relative_artefact, RELATIVE_ENCODER_DECODER),
+    ],
+)
+async def test_greedy_targets_are_those_of_the_oracle(
+    build: Callable[[], Path], config: TransformerConfig, prefix: list[int]
+) -> None:
+    async with translating(build()) as engine:
         mailboxes = [engine.submit(translation(source(n), 30, prefix=prefix)) for n in LENGTHS]
         for length, mailbox in zip(LENGTHS, mailboxes, strict=True):
             await completions(mailbox)
-            memory = remembered(source(length))
-            expected = generate_greedy(oracle(), [START, *prefix], 30, source=memory)
+            memory = remembered(source(length), config)
+            expected = generate_greedy(oracle(config), [START, *prefix], 30, source=memory)
             assert mailbox.tokens() == expected
         assert max(len(event.tickets) for event in engine.trace.of(Did.DECODE)) == 4
 
