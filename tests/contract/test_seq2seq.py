@@ -69,7 +69,7 @@ VARIETY = [
     request_for(
         "z",
         tokens=5,
-        decoder_prompt=pb.DecoderPrompt(tokens=TokenIds(ids=[OWN_ID, 9, 17])),
+        decoder_prompt=begun_with(OWN_ID, 9, 17),
         output=pb.Output(prompt_logprobs=True, top_logprobs=2),
     ),
     request_for(source(60), model=OTHER, tokens=30, sampling=SAMPLED),
@@ -108,7 +108,7 @@ def rows_a_step(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
 async def test_tokens_are_the_oracles(length: int, begun: list[int], stubs: Stubs) -> None:
     """The rules are followed: the last token ends the text, pad never comes, nor 3 tokens twice."""
     ids, prompt = source(length), [PAD_ID, *begun]
-    fields = {"decoder_prompt": pb.DecoderPrompt(tokens=TokenIds(ids=begun))} if begun else {}
+    fields = {"decoder_prompt": begun_with(*begun)} if begun else {}
     [greedy] = (await ask(stubs, request_for(ids, tokens=40, **fields))).completions
     expected = generate_greedy(
         oracle(), prompt, 40, eos_ids=[END_ID], source=remembered(ids), rules=RULES
@@ -128,7 +128,7 @@ async def test_a_target_goes_on_as_it_was_begun(stubs: Stubs) -> None:
     """What begins as the model would have is continued, and scored, as it would have been."""
     output = pb.Output(logprobs=True, top_logprobs=3)
     [whole] = (await ask(stubs, request_for(source(20), tokens=16, output=output))).completions
-    begun = pb.DecoderPrompt(tokens=TokenIds(ids=whole.token_ids[:6]))
+    begun = begun_with(*whole.token_ids[:6])
     output = pb.Output(logprobs=True, prompt_logprobs=True, top_logprobs=3)
     rest = await ask(stubs, request_for(source(20), tokens=10, decoder_prompt=begun, output=output))
     assert rest.prompt_logprobs == whole.logprobs[:6]
