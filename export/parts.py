@@ -9,6 +9,7 @@ from collections.abc import Iterable
 _PARTS = {
     "norm": "norms",
     "rotary": "position tables",
+    "relative_bias": "position tables",
     "positions": "position tables",
     "embedding": "embeddings",
     "cross_attention": "cross-attention",
