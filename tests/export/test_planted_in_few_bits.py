@@ -28,12 +28,13 @@ from tests.artefacts import (
     decoder_artefact,
     quantised_decoder_artefact,
     quantised_encoder_artefact,
+    quantised_encoder_decoder_artefact,
     read_weight,
     reseal,
     weight_names,
     write_weight,
 )
-from tests.checkpoints import write_decoder, write_encoder
+from tests.checkpoints import write_decoder, write_encoder, write_encoder_decoder
 
 PRECISIONS = (Precision.INT8, Precision.INT4)
 QUERY = "decoder.blocks.0.attention.query.weight"
@@ -125,6 +126,7 @@ def test_weights_find_another_zero_point(tmp_path: Path) -> None:
         pytest.param("decoder", Precision.INT8, marks=pytest.mark.full),
         pytest.param("encoder", Precision.INT4, marks=pytest.mark.full),
         pytest.param("encoder", Precision.INT8, marks=pytest.mark.full),
+        pytest.param("encoder_decoder", Precision.INT4, marks=pytest.mark.full),
     ],
 )
 def test_each_zeroed_tensor_is_found(kind: str, precision: Precision, tmp_path: Path) -> None:
@@ -132,16 +134,23 @@ def test_each_zeroed_tensor_is_found(kind: str, precision: Precision, tmp_path: 
     built, write = {
         "encoder": (quantised_encoder_artefact, write_encoder),
         "decoder": (quantised_decoder_artefact, write_decoder),
+        "encoder_decoder": (quantised_encoder_decoder_artefact, write_encoder_decoder),
     }[kind]
     artefact, checkpoint = _copy(built(precision), tmp_path), write(tmp_path / "checkpoint")
-    names = [name for name in weight_names(artefact) if name.startswith(f"{kind}.")]
-    assert len(names) > 30
-    for name in names:
-        good = read_weight(artefact, name)
-        write_weight(artefact, name, np.zeros_like(good))
-        stem = name.removesuffix(".values").removesuffix(".scales").removesuffix(".zero_points")
-        assert any(stem in check.shape for check in _weight_failures(checkpoint, artefact)), name
-        write_weight(artefact, name, good)
+    for role in load_manifest(artefact).graphs.keys() - {"mover"}:
+        names = [
+            name
+            for name in weight_names(artefact, role)
+            if name.startswith(("encoder.", "decoder."))
+        ]
+        assert len(names) > 30
+        for name in names:
+            good = read_weight(artefact, name, role)
+            write_weight(artefact, name, np.zeros_like(good), role)
+            stem = name.removesuffix(".values").removesuffix(".scales").removesuffix(".zero_points")
+            failures = _weight_failures(checkpoint, artefact)
+            assert any(check.shape.startswith(f"{role}.onnx: {stem} ") for check in failures), name
+            write_weight(artefact, name, good, role)
     assert not _weight_failures(checkpoint, artefact)
 
 

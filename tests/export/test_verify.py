@@ -25,6 +25,7 @@ from export.verify import open_verified, replay, verify_against
 from tests.artefacts import (
     decoder_artefact,
     encoder_artefact,
+    encoder_decoder_artefact,
     move_weights,
     read_weight,
     reseal,
@@ -41,7 +42,7 @@ def decoder(tmp_path: Path) -> Path:
     return tmp_path / "decoder"
 
 
-@pytest.mark.parametrize("built", [encoder_artefact, decoder_artefact])
+@pytest.mark.parametrize("built", [encoder_artefact, decoder_artefact, encoder_decoder_artefact])
 def test_the_stored_reference_agrees(built: Callable[[], Path]) -> None:
     artefact = open_verified(built(), SilentSteps())
     report = replay(artefact, 1e-4, SilentSteps())
