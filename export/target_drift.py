@@ -69,7 +69,7 @@ def target_drift(
     longest = min(_LONGEST_SOURCE, limits.max_input)
     sources = corpus_texts(tokenizer, model.config.vocab_size, _SENTENCES, longest)
     sources.sort(key=len)  # so that the model computes little padding
-    positions = min(_LONGEST_TARGET, limits.max_positions - 1)
+    positions = min(_LONGEST_TARGET, limits.max_positions)
     tally = Tally()
     for first in range(0, len(sources), _BATCH):
         batch = sources[first:][:_BATCH]
