@@ -39,7 +39,7 @@ def write_random_marian(directory: Path) -> None:
             eos_token_id=END_ID,
             pad_token_id=PAD_ID,
             decoder_start_token_id=PAD_ID,
-            init_std=0.1,  # wide enough for targets to differ with their sources
+            init_std=0.05,  # wide enough for targets to differ with their sources
         )
     )
     model.generation_config = GenerationConfig(
