@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from export.parity import Check, ParityReport, compare
+from export.parity import Check, ParityReport, Tolerance, compare
 
 
 def test_the_worst_difference_decides() -> None:
@@ -40,6 +40,20 @@ def test_another_shape_fails() -> None:
 
 def test_nothing_to_compare_is_equal() -> None:
     assert compare("logits", "no rows", np.zeros((0, 4)), np.zeros((0, 4)), 0.0).passed
+
+
+def test_tokens_may_differ_only_after_a_tie() -> None:
+    scores = np.array([[0.0, 1.0, 0.5], [0.0, 0.99, 1.0], [1.0, 0.0, 0.5]])
+    wanted = (1, 2, 0)
+    strict, loose = Tolerance(1e-4), Tolerance(0.01)
+    assert strict.compare_tokens("3 tokens", wanted, wanted, scores).passed
+    tied = (1, 1, 2)
+    assert not strict.compare_tokens("3 tokens", tied, wanted, scores).passed
+    check = loose.compare_tokens("3 tokens", tied, wanted, scores)
+    assert check.passed
+    assert check.note == "a tie at token 1, where the comparison ends"
+    check = loose.compare_tokens("3 tokens", (0, 2, 0), wanted, scores)
+    assert (check.difference, check.note) == (1.0, "the first at token 0")
 
 
 def test_a_report_sums_up_and_becomes_json() -> None:
