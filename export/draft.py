@@ -123,6 +123,7 @@ def _generation_defaults(settings: dict[str, Any]) -> GenerationDefaults:
         "min_p": float,
         "repetition_penalty": float,
         "max_new_tokens": int,
+        "length_penalty": float,
     }
     return GenerationDefaults(
         **{

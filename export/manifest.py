@@ -106,6 +106,7 @@ class GenerationDefaults:
     min_p: float | None = None
     repetition_penalty: float | None = None
     max_new_tokens: int | None = None
+    length_penalty: float | None = None  # of a beam search
 
 
 @dataclass(frozen=True)

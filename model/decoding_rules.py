@@ -44,8 +44,8 @@ _RULES = (
     "renormalize_logits",
     "suppress_tokens",
 )
-# Every setting that says which tokens follow, and when a text ends.
-SETTINGS = (*_RULES, *_UNSUPPORTED, "max_length", "max_new_tokens")
+# Every setting that says which tokens follow, when a text ends, and which of several is best.
+SETTINGS = (*_RULES, *_UNSUPPORTED, "max_length", "max_new_tokens", "length_penalty")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from formerd.v1 import generation_pb2 as pb
 
+from export.manifest import GenerationDefaults
 from server.conversion.ranges import Range
 from server.errors import InvalidInput
 from server.request import Beam, Sampling
@@ -11,8 +12,10 @@ from server.request import Beam, Sampling
 _LENGTH_PENALTY = Range(-10, 10)
 
 
-def read_beam(message: pb.Beam, sampling: Sampling, n: int, slots: int) -> Beam | None:
-    """Checks what is given; None where there is one beam only, which is no search.
+def read_beam(
+    message: pb.Beam, defaults: GenerationDefaults, sampling: Sampling, n: int, slots: int
+) -> Beam | None:
+    """Checks and fills in; None where there is one beam only, which is no search.
 
     Raises:
         InvalidInput: a value is out of its range, or contradicts the sampling or `n`.
@@ -31,6 +34,8 @@ def read_beam(message: pb.Beam, sampling: Sampling, n: int, slots: int) -> Beam 
         )
     if n > width:
         raise InvalidInput(f"n is {n}; it must be at most beam.width, which is {width}")
-    penalty = message.length_penalty if message.HasField("length_penalty") else 1.0
-    _LENGTH_PENALTY.check("beam.length_penalty", penalty)
-    return Beam(width, penalty)
+    if message.HasField("length_penalty"):
+        _LENGTH_PENALTY.check("beam.length_penalty", message.length_penalty)
+        return Beam(width, message.length_penalty)
+    penalty = defaults.length_penalty
+    return Beam(width) if penalty is None else Beam(width, penalty)

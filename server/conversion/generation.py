@@ -61,7 +61,7 @@ class GenerateReader:
         sampling = read_sampling(
             message.sampling, manifest.generation, manifest.vocabulary_size, drawn_seed
         )
-        beam = read_beam(message.beam, sampling, n, slots)
+        beam = read_beam(message.beam, manifest.generation, sampling, n, slots)
         source, prompt = self._read_input(message)
         stopping = read_stopping(
             message.stopping,

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from export.draft import draft_manifest
-from export.manifest import DecodingRules, Device, Manifest, Precision, SourceSpec, Task
+from export.manifest import (
+    DecodingRules,
+    Device,
+    GenerationDefaults,
+    Manifest,
+    Precision,
+    SourceSpec,
+    Task,
+)
 from export.recipe import find_recipe
 from model.checkpoint import Checkpoint
 from model.config import TransformerConfig
@@ -52,6 +60,12 @@ def test_the_rules_for_targets_are_those_of_the_checkpoint(config: TransformerCo
     checkpoint = tiny_checkpoint(config)
     assert _draft(checkpoint).decoding == DecodingRules()
     assert _draft(replace(checkpoint, generation=_SETTINGS)).decoding == _RULES
+
+
+def test_defaults_are_those_of_the_checkpoint() -> None:
+    settings = {"max_new_tokens": 9, "length_penalty": 2, "num_beams": 4, "early_stopping": True}
+    manifest = _draft(replace(tiny_checkpoint(ENCODER_DECODER), generation=settings))
+    assert manifest.generation == GenerationDefaults(max_new_tokens=9, length_penalty=2.0)
 
 
 def test_an_encoder_has_no_rules() -> None:

@@ -121,8 +121,8 @@ def test_a_template_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_older_directories_have_the_rules_of_decoding_in_the_config(tmp_path: Path) -> None:
-    config = {"bad_words_ids": [[7]], "max_length": 60, "num_beams": 4, "suppress_tokens": None}
-    rules = {"bad_words_ids": [[7]], "max_length": 60}
-    assert read_text_settings(tmp_path, config).generation == rules
+    stated = {"bad_words_ids": [[7]], "max_length": 60, "length_penalty": 2.0}
+    config = {**stated, "num_beams": 4, "suppress_tokens": None}
+    assert read_text_settings(tmp_path, config).generation == stated
     write(tmp_path, generation_config={"num_beams": 2})
     assert read_text_settings(tmp_path, config).generation == {"num_beams": 2}

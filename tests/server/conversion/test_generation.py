@@ -10,6 +10,7 @@ import pytest
 from formerd.v1 import generation_pb2 as pb
 from formerd.v1.tokens_pb2 import TokenIds
 
+from export.manifest import GenerationDefaults, Manifest
 from server.chat import ChatTemplate
 from server.conversion.generation import MOST_TOP_LOGPROBS, GenerateReader
 from server.errors import InputTooLong, InvalidInput
@@ -33,8 +34,10 @@ LIMITS = DecoderLimits(
 )
 
 
-def read(template: ChatTemplate | None = TEMPLATE, **fields: Any) -> GenerationRequest:
-    reader = GenerateReader(MANIFEST, TOKENIZER, TOKENIZER, template, LIMITS)
+def read(
+    template: ChatTemplate | None = TEMPLATE, manifest: Manifest = MANIFEST, **fields: Any
+) -> GenerationRequest:
+    reader = GenerateReader(manifest, TOKENIZER, TOKENIZER, template, LIMITS)
     return reader.read(pb.GenerateRequest(**fields), drawn_seed=7, deadline=12.5)
 
 
@@ -158,6 +161,13 @@ def test_a_beam_is_read_and_one_of_width_1_is_none() -> None:
     single = read(prompt="x", beam=pb.Beam(width=1), n=2, sampling=pb.Sampling(temperature=1))
     assert single.beam is None
     assert single.rows == 2
+
+
+def test_a_beam_has_the_length_penalty_of_the_checkpoint_unless_it_is_given_one() -> None:
+    manifest = replace(MANIFEST, generation=GenerationDefaults(length_penalty=2.0))
+    assert read(manifest=manifest, prompt="x", beam=pb.Beam(width=3)).beam == Beam(3, 2.0)
+    given = pb.Beam(width=3, length_penalty=0)
+    assert read(manifest=manifest, prompt="x", beam=given).beam == Beam(3, 0.0)
 
 
 def test_logprobs_of_the_prompt_need_no_new_tokens() -> None:
