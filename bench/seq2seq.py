@@ -130,6 +130,10 @@ def check_answers(opened: Mapping[str, Translate], requests: Sequence[Request]) 
     expected: list[list[int]] | None = None
     for system, translate in opened.items():
         targets = translate(short)
+        if len(set(map(tuple, targets))) < len(targets):
+            raise click.ClickException(
+                f"{system} gives one target for different sources: {targets}"
+            )
         expected = expected or targets
         if targets != expected:
             raise click.ClickException(f"{system} gives {targets}, another system {expected}")

@@ -54,8 +54,11 @@ def systems(
 
 @contextmanager
 def over_grpc(artefact: Path) -> Iterator[Translate]:
-    """A server in a process of its own, given all requests at once."""
-    with daemon([artefact], "--slots", str(AT_ONCE)) as server:
+    """A server in a process of its own, given all requests at once.
+
+    It keeps no encoded sources: the same come in every round.
+    """
+    with daemon([artefact], "--slots", str(AT_ONCE), "--prefix-cache-bytes", "0") as server:
 
         async def translate(requests: Sequence[Request]) -> list[list[int]]:
             async with AsyncClient(server.target) as client:
@@ -68,6 +71,7 @@ async def _translate(client: AsyncClient, request: Request) -> list[int]:
     result = await client.generate(
         request.prompt, max_new_tokens=request.new_tokens, temperature=0.0, ignore_eos=True
     )
+    assert not result.usage.cached_tokens, "a source that is not encoded anew takes no time"
     return list(result.completions[0].token_ids)
 
 

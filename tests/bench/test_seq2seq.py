@@ -13,11 +13,17 @@ from bench.translation import Translate
 from bench.workload import Request
 
 
-def saying(token: int, short_by: int = 0) -> Translate:
-    """A system that says one token as often as it is asked to, or less often."""
+def saying(token: int, short_by: int = 0, *, repeating: bool = False) -> Translate:
+    """A system that says a token as often as it is asked to, or less often; it begins with one of
+    the source's own, unless it is `repeating` itself.
+    """
 
     def translate(requests: Sequence[Request]) -> list[list[int]]:
-        return [[token] * (request.new_tokens - short_by) for request in requests]
+        first = [token if repeating else request.prompt[0] for request in requests]
+        return [
+            [begin, *[token] * (request.new_tokens - short_by - 1)]
+            for begin, request in zip(first, requests, strict=True)
+        ]
 
     return translate
 
@@ -50,3 +56,8 @@ def test_the_median_round_counts() -> None:
 def test_wrong_answers_are_not_timed(other: Translate, told: str) -> None:
     with pytest.raises(click.ClickException, match=told):
         measure({"a": saying(7), "b": other}, random_requests(3), rounds=1)
+
+
+def test_a_model_that_does_not_heed_its_source_is_not_timed() -> None:
+    with pytest.raises(click.ClickException, match="one target for different sources"):
+        measure({"a": saying(7, repeating=True)}, random_requests(3), rounds=1)
