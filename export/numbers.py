@@ -195,7 +195,7 @@ class EncoderDecoderNumbers:
             )
             return {
                 **embed(tolerance),
-                "embeddings fetched alone": source.embeddings_alone,
+                "embeddings without sources": source.embeddings_without_sources,
                 "what is read of sources": source.memory,
                 "sources alone and batched": source.alone_and_batched,
                 "cached decode": target.cached_decode,

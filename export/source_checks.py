@@ -90,13 +90,13 @@ class SourceChecks:
                 shape = self._shape(index, layout)
                 yield compare("memory alone and batched", shape, found, alone[index], bound=0.0)
 
-    def embeddings_alone(self) -> Iterator[Check]:
-        """Whoever wants the embeddings alone gets the same ones."""
+    def embeddings_without_sources(self) -> Iterator[Check]:
+        """Whoever wants embeddings and nothing for a decoder gets the same ones."""
         sources = [source.ids for source in self._expected]
         everything = self._session.run(None, with_memory(pack(sources)))[0]
         found = run_encoder(self._session, sources)
         shape = f"batch {len(self._expected)}"
-        yield compare("embeddings fetched alone", shape, found, everything, bound=0.0)
+        yield compare("embeddings without sources", shape, found, everything, bound=0.0)
 
     def _memories(self, layout: Sequence[int]) -> list[Memory]:
         """The graph's memory of each source of a batch, as `ExpectedSource` has it."""
@@ -108,8 +108,13 @@ class SourceChecks:
         ]
 
     def _shape(self, index: int, layout: Sequence[int]) -> str:
-        lengths = [str(len(self._expected[each].ids)) for each in layout]
-        return f"source of {len(self._expected[index].ids)} among {' '.join(lengths)}"
+        return describe_source([source.ids for source in self._expected], index, layout)
+
+
+def describe_source(sources: Sequence[Ids], index: int, layout: Sequence[int]) -> str:
+    """One source of a layout, for a report."""
+    lengths = " ".join(str(len(sources[each])) for each in layout)
+    return f"source of {len(sources[index])} among {lengths}"
 
 
 def _by_token(halves: Sequence[Memory]) -> Memory:

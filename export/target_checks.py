@@ -13,7 +13,7 @@ from export.decoder_run import DecoderRun, MoverRun, Rows
 from export.manifest import GraphSpec
 from export.mover_checks import check_copies, check_moves
 from export.parity import Check, Tolerance, compare
-from export.source_checks import LAYOUTS
+from export.source_checks import LAYOUTS, describe_source
 from export.source_run import encode_sources
 from export.target_expectations import Logits, TargetExpectations
 
@@ -79,7 +79,7 @@ class TargetChecks:
             tokens = self._expected.targets[list(layout), pasts][:, None]
             together = run.step(tokens, pasts)
             for slot, (row, past) in enumerate(zip(layout, pasts, strict=True)):
-                shape = f"{self._shape(row, layout)}, past {past}"
+                shape = f"{describe_source(self._expected.sources, row, layout)}, past {past}"
                 wanted = self._expected.logits[row, past]
                 yield self._tolerance.compare("decode", shape, together[slot], wanted)
                 alone = run.step(tokens[slot : slot + 1], [past], slot)[0]
@@ -153,10 +153,6 @@ class TargetChecks:
 
     def _past(self, row: int) -> int:
         return min(_PASTS[row], int(self._expected.targets.shape[1]) - 1)
-
-    def _shape(self, row: int, layout: Sequence[int]) -> str:
-        lengths = [str(len(self._expected.sources[each])) for each in layout]
-        return f"source of {len(self._expected.sources[row])} among {' '.join(lengths)}"
 
 
 def _bytes(rows: Rows) -> list[bytes]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
+from export.applied_options import apply_options
 from export.artefact_files import describe_files
-from export.build_options import BuildError, BuildOptions
+from export.build_options import BuildOptions
 from export.decoder_graph import decoder_graph
-from export.draft import draft_manifest, read_decoding_rules
+from export.draft import draft_manifest
 from export.encoder_graph import encoder_graph
 from export.graph import write_graph
-from export.manifest import TARGET_TOKENIZER_FILE, TOKENIZER_FILE, Device, GraphSpec, Manifest
+from export.manifest import TARGET_TOKENIZER_FILE, TOKENIZER_FILE, GraphSpec, Manifest
 from export.mover_graph import write_mover_graph
 from export.progress import Steps
 from export.recipe import Recipe, find_recipe
@@ -19,7 +19,6 @@ from export.target_decoder_graph import target_decoder_graph
 from export.writing_task import WritingTask
 from model.checkpoint import Checkpoint
 from model.checkpoints import load_checkpoint
-from model.config import Kind, Pooling, PoolingMode, Positions
 
 
 def write_draft(task: WritingTask, steps: Steps) -> Manifest:
@@ -67,43 +66,3 @@ def _write_graphs(
         graphs["decoder"] = write_graph(decoder, directory, recipe.quantiser)
         graphs["mover"] = write_mover_graph(config, recipe.number, directory)
     return graphs
-
-
-def apply_options(checkpoint: Checkpoint, options: BuildOptions) -> Checkpoint:
-    """The checkpoint with what the options change.
-
-    Raises:
-        BuildError: an option does not fit the kind of the model, or one is needed.
-        CheckpointError: its generation settings ask for what formerd does not do.
-        PrecisionError: the precision is not for the kind of the model.
-    """
-    config = checkpoint.config
-    read_decoding_rules(checkpoint)  # before anything is traced
-    find_recipe(options.device, options.precision).check_kind(config.kind)
-    if options.max_length is not None and not 0 < options.max_length <= config.max_positions:
-        raise BuildError(
-            f"--max-length {options.max_length}; the model takes 1 to {config.max_positions} tokens"
-        )
-    if config.positions is Positions.RELATIVE and options.device is Device.CUDA:
-        raise BuildError(
-            f"positions {config.positions} with --device {options.device}: no GPU has verified "
-            "attention with a bias of distances; build it for cpu"
-        )
-    if config.kind is Kind.DECODER:
-        if options.pooling is not None:
-            raise BuildError(f"--pooling {options.pooling} is for encoders; this is a decoder")
-        return checkpoint
-    pooling = checkpoint.pooling
-    if pooling is None and config.kind is Kind.ENCODER_DECODER:
-        pooling = Pooling(PoolingMode.MEAN, normalize=False)  # which nobody trained it for
-    if options.pooling is not None:
-        pooling = Pooling(options.pooling, normalize=pooling is not None and pooling.normalize)
-    if pooling is None:
-        modes = ", ".join(PoolingMode)
-        raise BuildError(f"the checkpoint does not say how to pool; add --pooling: {modes}")
-    if pooling.mode is PoolingMode.MAX and options.device is Device.CUDA:
-        raise BuildError(
-            f"pooling {pooling.mode} with --device {options.device}: the operator needs cuDNN, "
-            "which the server keeps out; build it for cpu"
-        )
-    return replace(checkpoint, pooling=pooling)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +25,10 @@ from export.parity import ParityReport
 from export.progress import SilentSteps, Steps
 from export.source import resolve_source
 from export.structure import check_structure
-from export.writing import apply_options
-from model.checkpoint import CheckpointError
-from model.config import Pooling, PoolingMode, TransformerConfig
 from tests.artefacts import decoder_artefact, encoder_artefact
 from tests.checkpoints import (
     DECODER,
     ENCODER,
-    ENCODER_DECODER,
     tiny_checkpoint,
     write_decoder,
     write_encoder,
@@ -159,43 +154,3 @@ def test_refuses_what_it_cannot_do_by_name(options: dict[str, Any], message: str
     defaults: dict[str, Any] = {"output": Path("artefact"), "name": "sample"}
     with pytest.raises(BuildError, match=message):
         BuildOptions(**(defaults | options))
-
-
-def test_an_encoder_decoder_always_pools() -> None:
-    """The mean of its encoder's states, unless it or the user says otherwise."""
-    options, checkpoint = BuildOptions(Path("artefact"), "sample"), tiny_checkpoint(ENCODER_DECODER)
-    assert checkpoint.pooling is None
-    found = apply_options(checkpoint, options).pooling
-    assert found == Pooling(PoolingMode.MEAN, normalize=False)
-    stated = replace(checkpoint, pooling=Pooling(PoolingMode.CLS, normalize=True))
-    assert apply_options(stated, options).pooling == stated.pooling
-    found = apply_options(checkpoint, replace(options, pooling=PoolingMode.LAST)).pooling
-    assert found == Pooling(PoolingMode.LAST, normalize=False)
-
-
-@pytest.mark.parametrize(
-    ("config", "settings", "message"),
-    [
-        (DECODER, {"min_length": 3}, "min_length is 3, which counts the prompt"),
-        (ENCODER_DECODER, {"penalty_alpha": 0.6}, "not supported: penalty_alpha is 0.6"),
-    ],
-)
-def test_refuses_decoding_that_it_cannot_follow(
-    config: TransformerConfig, settings: dict[str, Any], message: str
-) -> None:
-    checkpoint = replace(tiny_checkpoint(config), generation=settings)
-    with pytest.raises(CheckpointError, match=message):
-        apply_options(checkpoint, BuildOptions(Path("artefact"), "sample"))
-
-
-def test_options_must_fit_the_kind() -> None:
-    encoder, decoder = tiny_checkpoint(ENCODER), tiny_checkpoint(DECODER)
-    options = BuildOptions(Path("artefact"), "sample")
-    with pytest.raises(BuildError, match="does not say how to pool; add --pooling: mean, cls, max"):
-        apply_options(replace(encoder, pooling=None), options)
-    with pytest.raises(BuildError, match="--pooling cls is for encoders"):
-        apply_options(decoder, replace(options, pooling=PoolingMode.CLS))
-    with pytest.raises(BuildError, match="--max-length 513; the model takes 1 to 512"):
-        apply_options(decoder, replace(options, max_length=513))
-    changed = apply_options(encoder, replace(options, pooling=PoolingMode.CLS))
-    assert changed.pooling == Pooling(PoolingMode.CLS, normalize=True)

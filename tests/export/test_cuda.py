@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from export.applied_options import apply_options
 from export.artefact import Artefact
 from export.build import ParityFailure, build
 from export.build_options import BuildError, BuildOptions
@@ -20,7 +21,6 @@ from export.progress import SilentSteps
 from export.recipe import find_recipe
 from export.source import resolve_source
 from export.weight_checks import float_constants
-from export.writing import apply_options
 from model.checkpoints.native import save_native
 from model.config import PoolingMode, TransformerConfig
 from tests.checkpoints import (
