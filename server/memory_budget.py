@@ -44,7 +44,7 @@ class ModelMemory:
         weights: the artefact's files, which are read here wherever they go.
         cache: keys and values of all slots.
         prefix_cache: keys and values that are kept for later prompts and sources.
-        working: an estimate of what the largest batch or step needs for itself.
+        working: an estimate of what the largest batch and step of each engine need for themselves.
     """
 
     weights: int
@@ -60,10 +60,9 @@ class ModelMemory:
         weights = sum(file.size for file in manifest.files.values())
         if manifest.device is not Device.CPU:
             return cls(weights)
-        working = max(
-            _encoding_bytes(manifest, encoder) if encoder else 0,
-            _decoding_bytes(manifest, decoder) if decoder else 0,
-        )
+        encoding = _encoding_bytes(manifest, encoder) if encoder else 0
+        decoding = _decoding_bytes(manifest, decoder) if decoder else 0
+        working = encoding + decoding  # each engine has a thread, and both run at once
         if decoder is None:
             return cls(weights, working=working)
         return cls(

@@ -43,16 +43,28 @@ def test_a_decoder_takes_its_slots_and_kept_chunks() -> None:
 def test_an_encoder_decoder_takes_its_slots_kept_sources_and_a_batch_of_them() -> None:
     manifest = sized(encoder_decoder_manifest())
     each, of_source = bytes_per_position(manifest), bytes_per_source_token(manifest)
+    kept = 5 * 16 * of_source
     limits, longer = (
-        decoder_limits(manifest, 4 << 20, prefix_cache_bytes=7777, slots=4, max_length=length)
+        decoder_limits(manifest, 4 << 20, prefix_cache_bytes=kept, slots=4, max_length=length)
         for length in (200, 400)
     )
     memory = ModelMemory.of(manifest, None, limits)
     assert memory.cache == 4 * 200 * (each + of_source)
-    assert memory.prefix_cache == 7777
+    assert memory.prefix_cache == kept
     assert memory.working > 200 * of_source
     more = ModelMemory.of(manifest, None, longer).working - memory.working
     assert more > 200 * of_source, "a source is encoded whole"
+
+
+def test_engines_that_run_at_once_need_room_for_both() -> None:
+    manifest = sized(encoder_decoder_manifest())
+    encoder = encoder_limits(manifest, max_batch_tokens=100)
+    decoder = decoder_limits(manifest, 4 << 20, slots=4)
+    both, embedding, generating = (
+        ModelMemory.of(manifest, *limits).working
+        for limits in ((encoder, decoder), (encoder, None), (None, decoder))
+    )
+    assert both == embedding + generating > max(embedding, generating) > 0
 
 
 def test_an_encoder_works_in_proportion_to_its_batch() -> None:
