@@ -10,12 +10,13 @@ from functools import partial
 from server.artefact import Artefact
 from server.embed_call import EmbedCall
 from server.encoder_runner import EncoderRunner
-from server.encoder_worker import EncoderWorker, Runner
+from server.encoder_worker import EncoderWorker
 from server.engine import Engine
 from server.limits import EncoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
 from server.request import DeliverEmbedding, EmbedItem, Ticket
+from server.runner import TextRunner
 from server.shared_session import SharedSession
 from server.trace import Trace
 from server.waiting_room import WaitingRoom
@@ -45,7 +46,7 @@ class EncoderEngine(Engine[EncoderWorker]):
         threads: int = 1,
         session: SharedSession | None = None,
         trace: Trace | None = None,
-        open_runner: Callable[[], Runner] | None = None,
+        open_runner: Callable[[], TextRunner] | None = None,
     ) -> None:
         pooling = artefact.manifest.pooling
         self.dimensions = pooling.dimensions if pooling else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import numpy as np
 import structlog
@@ -17,6 +16,7 @@ from server.limits import EncoderLimits
 from server.metrics import ModelMetrics
 from server.outbox import Outbox
 from server.request import EmbedOutcome, EmbedResult, Failed, Ticket
+from server.runner import TextRunner
 from server.session import step_error
 from server.text_queue import QueuedText, TextQueue
 from server.trace import Did, Trace
@@ -25,24 +25,12 @@ from server.waiting_room import WaitingRoom
 _log = structlog.get_logger()
 
 
-class Runner(Protocol):
-    """What computes; `EncoderRunner` says what each method does."""
-
-    provider: str
-
-    def encode(self, texts: Sequence[Sequence[int]]) -> NDArray[np.float32]: ...
-
-    def warm_up(self) -> None: ...
-
-    def probe(self) -> None: ...
-
-
 class EncoderWorker:
     """What the engine of an encoder does; every method runs on the engine's thread."""
 
     def __init__(
         self,
-        open_runner: Callable[[], Runner],
+        open_runner: Callable[[], TextRunner],
         limits: EncoderLimits,
         metrics: ModelMetrics,
         waiting_room: WaitingRoom,

@@ -20,6 +20,8 @@ DEFAULT_MAX_QUEUE = 512
 DEFAULT_MAX_REQUEST_SECONDS = 600.0
 CACHE_SHARE = 0.25  # of the memory that is left, for the caches of all models together
 PREFIX_CACHE_SHARE = 0.25  # of the bytes of the caches, beside them
+SOURCE_PLACE = 16  # tokens; a kept source takes whole places, and half a one is waste on average
+_FEWEST_POSITIONS = 2  # of a prompt, or a target's start, and one that follows
 _QUEUED_CAPACITIES = 64  # the queue holds this many times what runs at once, in tokens
 _PREFILL_CHUNK = {Device.CPU: 64, Device.CUDA: 512}
 _BATCH_TOKENS = {Device.CPU: 2_048, Device.CUDA: 16_384}
@@ -83,7 +85,8 @@ class DecoderLimits:
         max_request_seconds: the most that any request may take.
         cached_chunks: prefill chunks that the prefix cache can keep; 0 keeps none.
         source_capacity: tokens of a source that a slot can hold; 0 where there are no sources.
-        source_cache_bytes: what may be kept of encoded sources; 0 keeps none.
+        source_places: places of `SOURCE_PLACE` tokens each for encoded sources that are kept; 0
+            keeps none.
     """
 
     slots: int
@@ -94,7 +97,7 @@ class DecoderLimits:
     max_request_seconds: float
     cached_chunks: int = 0
     source_capacity: int = 0
-    source_cache_bytes: int = 0
+    source_places: int = 0
 
     @property
     def encoded_at_once(self) -> int:
@@ -158,18 +161,23 @@ def decoder_limits(
     The prefix cache takes its bytes beside those; an encoder-decoder keeps encoded sources there.
 
     Raises:
-        LimitError: the cache has no room for two positions a slot.
+        LimitError: there are not two positions a slot, by `max_length` or the cache's room.
     """
+    if max_length is not None and max_length < _FEWEST_POSITIONS:
+        raise LimitError(
+            f"{manifest.name}: --max-length {max_length} leaves a slot no room for what a "
+            f"completion follows and a token of it; raise it to {_FEWEST_POSITIONS} at least"
+        )
     chunk = prefill_chunk or _PREFILL_CHUNK[manifest.device]
     capacity, source_capacity = _capacities(manifest, cache_bytes // slots, max_length)
     if not source_capacity and capacity > chunk:
         capacity -= capacity % chunk
-    if capacity < 2:
+    if capacity < _FEWEST_POSITIONS:
         raise LimitError(
             f"{manifest.name}: {cache_bytes} bytes of cache hold {capacity} positions in each of "
             f"{slots} slots; raise --cache-bytes or --memory-limit, or lower --slots"
         )
-    kept_chunks = prefix_cache_bytes // (chunk * bytes_per_position(manifest))
+    kept = prefix_cache_bytes // _place_bytes(manifest, chunk)
     return DecoderLimits(
         slots=slots,
         capacity=capacity,
@@ -177,9 +185,9 @@ def decoder_limits(
         max_queue=max_queue,
         max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * (capacity + source_capacity),
         max_request_seconds=max_request_seconds,
-        cached_chunks=0 if source_capacity else kept_chunks,
+        cached_chunks=0 if source_capacity else kept,
         source_capacity=source_capacity,
-        source_cache_bytes=prefix_cache_bytes if source_capacity else 0,
+        source_places=kept if source_capacity else 0,
     )
 
 
@@ -201,8 +209,8 @@ def slot_bytes(manifest: Manifest, limits: DecoderLimits) -> int:
 
 def kept_bytes(manifest: Manifest, limits: DecoderLimits) -> int:
     """Bytes of what is kept for later requests: prefill chunks, or encoded sources."""
-    chunks = limits.cached_chunks * limits.prefill_chunk * bytes_per_position(manifest)
-    return chunks + limits.source_cache_bytes
+    places = limits.source_places or limits.cached_chunks
+    return places * _place_bytes(manifest, limits.prefill_chunk)
 
 
 def share_cache_bytes(total: int, manifests: Mapping[str, Manifest]) -> dict[str, int]:
@@ -213,6 +221,13 @@ def share_cache_bytes(total: int, manifests: Mapping[str, Manifest]) -> dict[str
         if "decoder" in manifest.graphs
     }
     return {name: total * weight // sum(weights.values()) for name, weight in weights.items()}
+
+
+def _place_bytes(manifest: Manifest, prefill_chunk: int) -> int:
+    """Bytes of what is kept as a whole: a part of a source, or a prefill chunk."""
+    if source_token := bytes_per_source_token(manifest):
+        return SOURCE_PLACE * source_token
+    return prefill_chunk * bytes_per_position(manifest)
 
 
 def _capacities(manifest: Manifest, row_bytes: int, max_length: int | None) -> tuple[int, int]:

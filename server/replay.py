@@ -7,8 +7,8 @@ computes the reference itself before it serves, and refuses to where the numbers
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -18,40 +18,11 @@ from export.manifest import REFERENCE_FILE
 from server.artefact import Artefact, ArtefactError
 from server.cuda import DeviceError
 from server.limits import DecoderLimits
+from server.runner import PromptRunner, SourceRunner, TextRunner
 
 Rows = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
-
-
-class EncoderRunner(Protocol):
-    """What computes embeddings."""
-
-    provider: str
-
-    def encode(self, texts: Sequence[Sequence[int]]) -> Rows: ...
-
-
-class DecoderRunner(Protocol):
-    """What computes logits."""
-
-    provider: str
-
-    def prefill(self, row: int, ids: Sequence[int], start: int, *, logits: int) -> Rows: ...
-
-    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Rows: ...
-
-
-class TargetRunner(Protocol):
-    """What computes logits of targets, given their sources."""
-
-    provider: str
-
-    def encode(self, sources: Sequence[Sequence[int]]) -> None: ...
-
-    def place(self, index: int, row: int) -> None: ...
-
-    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Rows: ...
 
 
 def needs_replay(artefact: Artefact) -> bool:
@@ -59,7 +30,7 @@ def needs_replay(artefact: Artefact) -> bool:
     return artefact.manifest.device not in artefact.manifest.verified_on
 
 
-def replay_encoder(artefact: Artefact, runner: EncoderRunner) -> None:
+def replay_encoder(artefact: Artefact, runner: TextRunner) -> None:
     """Computes the stored batch and compares.
 
     Raises:
@@ -75,7 +46,7 @@ def replay_encoder(artefact: Artefact, runner: EncoderRunner) -> None:
     _compare(artefact, runner.provider, runner.encode(texts), wanted)
 
 
-def replay_decoder(artefact: Artefact, runner: DecoderRunner, limits: DecoderLimits) -> None:
+def replay_decoder(artefact: Artefact, runner: PromptRunner, limits: DecoderLimits) -> None:
     """Computes the stored steps in the first row, as far as it goes, and compares each.
 
     Raises:
@@ -97,7 +68,7 @@ def replay_decoder(artefact: Artefact, runner: DecoderRunner, limits: DecoderLim
         past += len(ids)
 
 
-def replay_targets(artefact: Artefact, runner: TargetRunner, limits: DecoderLimits) -> None:
+def replay_targets(artefact: Artefact, runner: SourceRunner, limits: DecoderLimits) -> None:
     """Encodes the stored sources that a row holds, and computes the stored steps of their targets
     together, as far as the rows go.
 

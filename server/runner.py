@@ -1,6 +1,6 @@
-"""What computes for the engine of a decoder, as the engine sees it.
+"""What computes for the engines, as they see it.
 
-`DecoderRunner` and `Seq2seqRunner` say what each method does.
+`EncoderRunner`, `DecoderRunner` and `Seq2seqRunner` say what each method does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.scheduler import Move
-from server.slots import CacheSlots
 
+Embeddings = NDArray[np.float32]
 Logits = NDArray[np.float32]
-Memory = CacheSlots  # of one slot, as long as the source whose keys and values it holds
+
+
+class TextRunner(Protocol):
+    """Of an encoder: embeds texts."""
+
+    provider: str
+
+    def encode(self, texts: Sequence[Sequence[int]]) -> Embeddings: ...
+
+    def warm_up(self) -> None: ...
+
+    def probe(self) -> None: ...
 
 
 class Runner(Protocol):
@@ -50,12 +61,12 @@ class PromptRunner(Runner, Protocol):
 class SourceRunner(Runner, Protocol):
     """Of an encoder-decoder: encodes sources, and copies what was encoded to rows."""
 
-    source_token_bytes: int
+    place_bytes: int
 
     def encode(self, sources: Sequence[Sequence[int]]) -> None: ...
 
     def place(self, index: int, row: int) -> None: ...
 
-    def keep_memory(self, row: int) -> Memory: ...
+    def keep_source(self, row: int, places: Sequence[int]) -> None: ...
 
-    def restore_memory(self, memory: Memory, row: int) -> None: ...
+    def restore_source(self, places: Sequence[int], length: int, row: int) -> None: ...

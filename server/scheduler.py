@@ -186,16 +186,15 @@ class Scheduler:
             self.encoding.append(self.waiting.popleft())
         return list(self.encoding)
 
-    def start(self, group: SequenceGroup) -> range:
-        """Lets the sequences of a group run whose source is known.
-
-        Returns:
-            Their rows, each of which the encoded source has to be copied to.
-        """
-        self.encoding.remove(group)
+    def next_rows(self, group: SequenceGroup) -> range:
+        """The rows of a group that starts next, each of which needs the encoded source."""
         first = len(self.running)
+        return range(first, first + group.n)
+
+    def start(self, group: SequenceGroup) -> None:
+        """Lets the sequences of a group run whose source is in the rows that they get."""
+        self.encoding.remove(group)
         self.running += [Sequence(group, index, length=0) for index in range(group.n)]
-        return range(first, len(self.running))
 
     def fork(self, group: SequenceGroup, parents: list[int]) -> list[Move]:
         """Lets sequences of a running group continue others of it.

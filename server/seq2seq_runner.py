@@ -12,11 +12,11 @@ from typing import Any
 from server.artefact import Artefact
 from server.buffer import HostBuffer, allocator, bind_input, bind_output
 from server.encoded_sources import EncodedSources
-from server.limits import DecoderLimits, bytes_per_source_token
+from server.limits import SOURCE_PLACE, DecoderLimits
 from server.packing import pack
 from server.replay import needs_replay, replay_targets
 from server.row_mover import RowMover, Rows
-from server.runner import Logits, Memory
+from server.runner import Logits
 from server.scheduler import Move
 from server.session import open_session
 from server.shared_session import SharedSession
@@ -33,7 +33,7 @@ class Seq2seqRunner:
 
     Attributes:
         provider: the execution provider that runs the graphs.
-        source_token_bytes: of the memory of a source, for each of its tokens.
+        place_bytes: of a place for kept sources.
 
     Raises:
         ArtefactError, DeviceError: as `open_session`.
@@ -58,7 +58,6 @@ class Seq2seqRunner:
         )
         self._mover = RowMover(artefact, device_index)
         self.provider: str = self._decoder.get_providers()[0]
-        self.source_token_bytes = bytes_per_source_token(manifest)
         self._artefact = artefact
         self._manifest = manifest
         self._limits = limits
@@ -86,16 +85,19 @@ class Seq2seqRunner:
         """Copies the memory of a source to a row, by its index in what was encoded last."""
         self._remember(self._encoded, index, self._encoded_lengths[index], row)
 
-    def keep_memory(self, row: int) -> Memory:
-        """Copies the memory of a row to a place of its own."""
+    def keep_source(self, row: int, places: Sequence[int]) -> None:
+        """Copies the memory of a row to places, `SOURCE_PLACE` tokens each but for the last."""
         length = self._source_lengths[row]
-        memory = CacheSlots(self._manifest, "cross", 1, length, self._allocate)
-        self._mover.copy(self._memories, row, memory, 0, (0, length, 0))
-        return memory
+        for place, start in zip(places, range(0, length, SOURCE_PLACE), strict=True):
+            span = (start, min(start + SOURCE_PLACE, length), 0)
+            self._mover.copy(self._memories, row, self._kept, place, span)
 
-    def restore_memory(self, memory: Memory, row: int) -> None:
-        """Copies a memory from its place to a row."""
-        self._remember(memory, 0, memory.capacity, row)
+    def restore_source(self, places: Sequence[int], length: int, row: int) -> None:
+        """Copies a memory of that many tokens from its places to a row."""
+        for place, start in zip(places, range(0, length, SOURCE_PLACE), strict=True):
+            span = (0, min(SOURCE_PLACE, length - start), start)
+            self._mover.copy(self._kept, place, self._memories, row, span)
+        self._source_lengths[row] = length
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
         """Computes one token of each of the leading rows, as `DecoderRunner.decode`."""
@@ -141,6 +143,8 @@ class Seq2seqRunner:
             manifest, "cross", limits.slots, limits.source_capacity, allocate
         )
         self._source_lengths = [0] * limits.slots
+        self._kept = CacheSlots(manifest, "cross", limits.source_places, SOURCE_PLACE, allocate)
+        self.place_bytes = self._kept.row_bytes
         self._encoded = EncodedSources(manifest, limits.encoded_at_once, allocate)
 
     def _allocate_inputs(self) -> None:

@@ -15,15 +15,11 @@ class CacheSlots:
 
     Args:
         part: which inputs of the decoder they are for, `past` or `cross`.
-
-    Attributes:
-        capacity: positions of each row.
     """
 
     def __init__(
         self, manifest: Manifest, part: str, slots: int, capacity: int, allocate: Allocate
     ) -> None:
-        self.capacity = capacity
         specs = {spec.name: spec for spec in manifest.graphs["decoder"].inputs}
         self._slabs: dict[str, Buffer] = {}
         for cache in cache_names(manifest):

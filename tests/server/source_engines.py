@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from server.artefact import Artefact
-from server.limits import DecoderLimits
+from server.limits import SOURCE_PLACE, DecoderLimits
 from server.request import Beam, GenerationRequest, Output, Sampling, Stopping
-from server.runner import Logits, Memory
+from server.runner import Logits
 from server.scheduler import Move
 from server.seq2seq_runner import Seq2seqRunner
 from server.tokenizer import Tokenizer
@@ -23,7 +23,6 @@ from tests.server.manifests import encoder_decoder_manifest
 
 START = 0  # what every target begins with
 VOCABULARY = 100
-_TOKEN_BYTES = 8
 
 
 def translation(
@@ -76,22 +75,27 @@ class ScriptedRunner:
         moves: those that were made.
         poison: tokens; a run that is given one of them raises.
         spoil: tokens; the logits of a row that is given one of them are not finite.
+        failing: names of methods that raise instead of copying.
+        copies: how often each method that copies has been called.
         broken: every run raises, the probe too.
         blind: every run raises, but not the probe.
     """
 
     provider = "script"
-    source_token_bytes = _TOKEN_BYTES
+    place_bytes = 100
 
     def __init__(self, limits: DecoderLimits) -> None:
         self._limits = limits
         self._targets = [[-1] * limits.capacity for _ in range(limits.slots)]
         self._memories: list[Sequence[int]] = [()] * limits.slots
         self._encoded: Sequence[Sequence[int]] = ()
+        self._kept: dict[int, Sequence[int]] = {}
         self.batches: list[Sequence[Sequence[int]]] = []
         self.moves: list[Move] = []
         self.poison: Collection[int] = ()
         self.spoil: Collection[int] = ()
+        self.failing: Collection[str] = ()
+        self.copies: Counter[str] = Counter()
         self.broken = False
         self.blind = False
         self.resume = threading.Event()
@@ -106,13 +110,23 @@ class ScriptedRunner:
         self.batches.append(self._encoded)
 
     def place(self, index: int, row: int) -> None:
+        self._copy("place")
         self._memories[row] = self._encoded[index]
 
-    def keep_memory(self, row: int) -> Memory:
-        return cast("Memory", _Kept(self._memories[row]))
+    def keep_source(self, row: int, places: Sequence[int]) -> None:
+        self._copy("keep_source")
+        source = self._memories[row]
+        starts = range(0, len(source), SOURCE_PLACE)
+        self._kept |= {
+            place: source[start : start + SOURCE_PLACE]
+            for place, start in zip(places, starts, strict=True)
+        }
 
-    def restore_memory(self, memory: Memory, row: int) -> None:
-        self._memories[row] = cast("_Kept", memory).source
+    def restore_source(self, places: Sequence[int], length: int, row: int) -> None:
+        self._copy("restore_source")
+        source = tuple(token for place in places for token in self._kept[place])
+        assert len(source) == length
+        self._memories[row] = source
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
         if not self.resume.is_set():
@@ -137,7 +151,7 @@ class ScriptedRunner:
         """There is nothing to warm."""
 
     def probe(self, row: int) -> None:
-        if self.broken:
+        if self.broken or "probe" in self.failing:
             raise RuntimeError("injected")
         self._memories[row] = ()
 
@@ -154,17 +168,14 @@ class ScriptedRunner:
             logits[3] = np.nan
         return logits
 
+    def _copy(self, name: str) -> None:
+        self.copies[name] += 1
+        if name in self.failing:
+            raise RuntimeError("injected")
+
     def _fail(self, tokens: Collection[int]) -> None:
         if self.broken or self.blind or set(tokens) & set(self.poison):
             raise RuntimeError("injected")
-
-
-class _Kept:
-    """The memory of a source, as the script has it."""
-
-    def __init__(self, source: Sequence[int]) -> None:
-        self.source = source
-        self.row_bytes = len(source) * _TOKEN_BYTES
 
 
 class Scripted(Decoding):
@@ -180,7 +191,7 @@ async def scripted(
     capacity: int = 64,
     source_capacity: int = 32,
     prefill_chunk: int = 16,
-    source_cache_bytes: int = 0,
+    source_places: int = 0,
     max_queue_tokens: int = 10_000,
     max_request_seconds: float = 60.0,
 ) -> AsyncIterator[Scripted]:
@@ -193,7 +204,7 @@ async def scripted(
         max_queue_tokens,
         max_request_seconds,
         source_capacity=source_capacity,
-        source_cache_bytes=source_cache_bytes,
+        source_places=source_places,
     )
     runner = ScriptedRunner(limits)
     source = Artefact(Path("script"), encoder_decoder_manifest(), {})
@@ -212,7 +223,7 @@ async def translating(
     capacity: int = 64,
     source_capacity: int = 256,
     prefill_chunk: int = 64,
-    source_cache_bytes: int = 0,
+    source_places: int = 0,
 ) -> AsyncIterator[Decoding]:
     """An engine on a tiny artefact, started."""
     source = artefact(directory)
@@ -224,7 +235,7 @@ async def translating(
         10_000,
         60.0,
         source_capacity=source_capacity,
-        source_cache_bytes=source_cache_bytes,
+        source_places=source_places,
     )
     tokenizer = Tokenizer(source.tokenizer, source.manifest.vocabulary_size)
     runner = Seq2seqRunner(source, limits)

@@ -24,6 +24,7 @@ from server.limits import (
     bytes_per_position,
     decoder_limits,
     encoder_limits,
+    kept_bytes,
     share_cache_bytes,
 )
 
@@ -111,8 +112,11 @@ def test_max_length_bounds_sources_and_targets() -> None:
 
 
 def test_encoded_sources_are_kept_within_the_bytes_of_the_prefix_cache() -> None:
-    limits = decoder_limits(encoder_decoder_manifest(), MEBIBYTE, prefix_cache_bytes=12345)
-    assert (limits.cached_chunks, limits.source_cache_bytes) == (0, 12345)
+    manifest, place = encoder_decoder_manifest(), 16 * 384
+    limits = decoder_limits(manifest, MEBIBYTE, prefix_cache_bytes=3 * place - 1)
+    assert (limits.cached_chunks, limits.source_places) == (0, 2)
+    assert kept_bytes(manifest, limits) == 2 * place
+    assert kept_bytes(manifest, decoder_limits(manifest, MEBIBYTE)) == 0
 
 
 def test_capacity_below_one_chunk_is_not_rounded() -> None:
@@ -137,6 +141,13 @@ def test_capacity_never_exceeds_the_model_nor_max_length() -> None:
 def test_a_cache_without_room_is_refused_with_the_flag_to_change() -> None:
     with pytest.raises(LimitError, match="raise --cache-bytes or --memory-limit, or lower --slots"):
         decoder_limits(decoder_manifest(), 384 * 16, slots=16)
+
+
+@pytest.mark.parametrize("manifest", [decoder_manifest(), encoder_decoder_manifest()])
+def test_a_length_without_room_is_refused_for_itself(manifest: Manifest) -> None:
+    with pytest.raises(LimitError, match=r"tiny: --max-length 1 .*; raise it to 2 at least"):
+        decoder_limits(manifest, MEBIBYTE, max_length=1)
+    assert decoder_limits(manifest, MEBIBYTE, max_length=2).capacity == 2
 
 
 def test_defaults_are_those_of_the_device() -> None:

@@ -27,7 +27,15 @@ def group(
 
 def begin(scheduler: Scheduler) -> list[range]:
     """Starts all that is admitted; their rows."""
-    return [scheduler.start(each) for each in scheduler.next_sources()]
+    return [start(scheduler, each) for each in scheduler.next_sources()]
+
+
+def start(scheduler: Scheduler, group: SequenceGroup) -> range:
+    """Starts a group; its rows."""
+    rows = scheduler.next_rows(group)
+    scheduler.start(group)
+    assert [row.group for row in scheduler.running[rows.start :]] == [group] * len(rows)
+    return rows
 
 
 @pytest.mark.parametrize(
@@ -74,7 +82,7 @@ def test_rows_are_reserved_while_a_source_is_encoded_and_free_if_that_fails() ->
     assert not scheduler.idle
     assert scheduler.expired(2.0) == [late]
     assert scheduler.abort(bad) == []
-    assert scheduler.start(good) == range(2)
+    assert start(scheduler, good) == range(2)
     assert scheduler.used_slots == 2
     assert scheduler.cached_positions == 2 * good.source_length
     assert begin(scheduler) == [range(2, 3)]
@@ -116,7 +124,7 @@ class SourceTraffic(RandomTraffic):
             if known and index % (known + 1) == known:
                 assert self.scheduler.abort(each) == []
                 continue
-            rows = self.scheduler.start(each)
+            rows = start(self.scheduler, each)
             assert len(rows) == each.n
             for row in rows:
                 self.memories[row] = each.key

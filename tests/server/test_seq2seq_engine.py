@@ -185,9 +185,7 @@ async def test_a_storm_with_a_cache_of_sources_equals_each_alone_without() -> No
     async with translating(encoder_decoder_artefact()) as without:
         expected = await each_alone(without, storm)
         assert without.metric("prefix_cache_lookups_total") == 0
-    async with translating(
-        encoder_decoder_artefact(), slots=6, source_cache_bytes=100_000
-    ) as engine:
+    async with translating(encoder_decoder_artefact(), slots=6, source_places=30) as engine:
         mailboxes = [engine.submit(each) for each in storm]
         victims = draw.sample(mailboxes, 8)
         for victim in victims:
@@ -197,5 +195,5 @@ async def test_a_storm_with_a_cache_of_sources_equals_each_alone_without() -> No
             if mailbox not in victims:
                 assert await completions(mailbox) == alone
         assert engine.metric("prefix_cache_hits_total") > 4
-        assert 0 < engine.metric("prefix_cache_bytes") <= 100_000
+        assert engine.metric("prefix_cache_bytes") > 0
         await engine.quiet()

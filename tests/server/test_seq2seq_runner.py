@@ -22,7 +22,9 @@ TARGET = [0, 9, 31, 8]  # any tokens
 
 @pytest.fixture(params=[encoder_decoder_artefact, relative_artefact])
 def runner(request: pytest.FixtureRequest) -> Seq2seqRunner:
-    limits = DecoderLimits(SLOTS, CAPACITY, 512, 1, 1, 1.0, source_capacity=SOURCE_CAPACITY)
+    limits = DecoderLimits(
+        SLOTS, CAPACITY, 512, 1, 1, 1.0, source_capacity=SOURCE_CAPACITY, source_places=20
+    )
     runner = Seq2seqRunner(artefact(request.param()), limits)
     runner.warm_up()  # leaves its own content in the rows, as earlier requests do
     return runner
@@ -95,11 +97,11 @@ def test_a_row_moves_with_its_source_and_a_fork_leaves_it(runner: Seq2seqRunner)
 
 def test_a_memory_that_was_kept_is_what_was_encoded_in_any_row(runner: Seq2seqRunner) -> None:
     expected = alone(runner, SOURCES[1], row=1)
-    memory = runner.keep_memory(1)
-    assert memory.row_bytes == len(SOURCES[1]) * runner.source_token_bytes
+    runner.keep_source(1, [2, 5, 0, 3])  # 60 tokens in places of 16
     alone(runner, SOURCES[3], row=1)
     alone(runner, SOURCES[3], row=5)
-    runner.restore_memory(memory, 5)
+    runner.keep_source(5, [*range(6, 20), 4])
+    runner.restore_source([2, 5, 0, 3], len(SOURCES[1]), 5)
     assert (follow(runner, 5) == expected).all()
 
 

@@ -224,6 +224,58 @@ async def test_a_source_that_fails_fails_alone() -> None:
         await engine.quiet()
 
 
+async def test_a_source_that_cannot_be_kept_is_served_and_encoded_again() -> None:
+    async with scripted(source_places=4) as engine:
+        engine.runner.failing = {"keep_source"}
+        for _ in range(2):
+            assert await engine.tokens(translation(SOURCES[1])) == spoken(SOURCES[1], 8)
+        assert len(engine.runner.batches) == 2
+        assert engine.metric("prefix_cache_bytes") == engine.metric("prefix_cache_hits_total") == 0
+        engine.runner.failing = ()
+        for _ in range(2):
+            assert await engine.tokens(translation(SOURCES[1])) == spoken(SOURCES[1], 8)
+        assert len(engine.runner.batches) == 3
+        assert engine.metric("prefix_cache_hits_total") == 1
+        await engine.quiet()
+
+
+async def test_a_kept_source_that_cannot_be_copied_is_encoded() -> None:
+    async with scripted(slots=6, source_places=4, prefill_chunk=64) as engine:
+        await engine.tokens(translation(SOURCES[1]))
+        engine.runner.failing = {"restore_source"}
+        for mailbox, source in zip(
+            await together(engine, SOURCES[0], SOURCES[1], SOURCES[2]), SOURCES, strict=False
+        ):
+            assert (await summary(mailbox)).cached_tokens == 0
+            assert mailbox.tokens() == spoken(source, 10)
+        assert engine.runner.batches[-1] == [tuple(source) for source in SOURCES[:3]]
+        assert engine.runner.copies["restore_source"] == 1
+        assert engine.metric("prefix_cache_hits_total") == 0
+        await engine.quiet()
+
+
+async def test_sources_that_cannot_be_copied_to_their_rows_fail_and_the_engine_lives() -> None:
+    async with scripted(slots=6, source_places=4) as engine:
+        running = engine.submit(translation(SOURCES[2], 60))
+        await running.tokens_there(1)
+        engine.runner.failing = {"place"}
+        victims = [engine.submit(translation(source, n=2)) for source in SOURCES[:2]]
+        for victim in victims:
+            assert isinstance(await victim.error(), StepFailed)
+        engine.runner.failing = ()
+        assert await engine.tokens(translation(SOURCES[1])) == spoken(SOURCES[1], 8)
+        await summary(running)
+        assert running.tokens() == spoken(SOURCES[2], 60)
+        await engine.quiet()
+
+
+async def test_an_engine_that_can_copy_nothing_dies() -> None:
+    async with scripted() as engine:
+        engine.runner.failing = {"place", "probe"}
+        assert isinstance(await engine.submit(translation([5])).error(), StepFailed)
+        assert not engine.engine.alive
+
+
 async def test_a_row_that_fails_fails_alone() -> None:
     async with scripted(slots=4) as engine:
         others = [spoken(source, 15) for source in SOURCES[:3]]
@@ -343,11 +395,11 @@ async def test_counters_add_up() -> None:
         assert engine.metric("cache_capacity_tokens") == 2 * (64 + 32)
 
 
-@pytest.mark.parametrize("source_cache_bytes", [0, 500])
-async def test_a_storm_changes_nobodys_tokens(source_cache_bytes: int) -> None:
+@pytest.mark.parametrize("source_places", [0, 40])
+async def test_a_storm_changes_nobodys_tokens(source_places: int) -> None:
     """Streams, completions, searches, prefixes, repeated sources, cancellations."""
     draw = random.Random(20)
-    async with scripted(slots=6, source_cache_bytes=source_cache_bytes) as engine:
+    async with scripted(slots=6, source_places=source_places) as engine:
         wanted = []
         for _ in range(80):
             source = [draw.randint(5, 9) for _ in range(draw.choice([1, 2, 2, 3, 17]))]
@@ -373,6 +425,6 @@ async def test_a_storm_changes_nobodys_tokens(source_cache_bytes: int) -> None:
             for index in range(n if n < 4 else 0):
                 assert mailbox.tokens(index) == expected
         hits = engine.metric("prefix_cache_hits_total")
-        assert hits > 4 if source_cache_bytes else hits == 0
+        assert hits > 4 if source_places else hits == 0
         assert max(len(event.tickets) for event in engine.trace.of(Did.DECODE)) == 6
         await engine.quiet()
