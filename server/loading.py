@@ -100,8 +100,8 @@ class _ModelMaker:
         self._loop = loop
         self._device_index = settings.device.index if settings.device else 0
         self._tokenizer, self._target_tokenizer = _read_tokenizers(artefact)
-        self._encoder_session = SharedSession(
-            artefact, "encoder", device_index=self._device_index, threads=settings.threads
+        self._encoder_session = (
+            self._share_encoder() if "encoder" in self._manifest.graphs else None
         )
 
     def make(self, cache_bytes: int, prefix_cache_bytes: int) -> Model:
@@ -120,6 +120,14 @@ class _ModelMaker:
             encoder=self._encoder(encoder) if encoder else None,
             generator=self._generator(decoder) if decoder else None,
             memory=ModelMemory.of(self._manifest, encoder, decoder),
+        )
+
+    def _share_encoder(self) -> SharedSession:
+        return SharedSession(
+            self._artefact,
+            "encoder",
+            device_index=self._device_index,
+            threads=self._settings.threads,
         )
 
     def _encoder_limits(self) -> EncoderLimits:

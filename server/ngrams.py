@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 
 class Ngrams:
-    """Which tokens have followed each run of `size` - 1 tokens; a token costs the same anywhere."""
+    """Which tokens have followed each run of `size` - 1 tokens.
+
+    A token costs the same wherever it is added; a fork copies all that there is.
+    """
 
     def __init__(self, size: int, token_ids: Sequence[int]) -> None:
         """`size` is at least 1; `token_ids` are the text so far."""
