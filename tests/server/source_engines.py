@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -18,7 +19,7 @@ from server.scheduler import Move
 from server.seq2seq_runner import Seq2seqRunner
 from server.tokenizer import Tokenizer
 from tests.checkpoints import byte_tokenizer
-from tests.server.engines import Decoding, artefact, started
+from tests.server.engines import Decoding, Mailbox, artefact, started
 from tests.server.manifests import encoder_decoder_manifest
 
 START = 0  # what every target begins with
@@ -67,7 +68,44 @@ def spoken(source: Sequence[int], count: int, prefix: Sequence[int] = ()) -> lis
     return target[1 + len(prefix) :]
 
 
-class ScriptedRunner:
+class Pausable:
+    """A runner that can be held at its next decode step.
+
+    Attributes:
+        resume: lets it go on, once it is set.
+        paused: is set while it is held.
+    """
+
+    def __init__(self) -> None:
+        self.resume = threading.Event()
+        self.resume.set()
+        self.paused = threading.Event()
+
+    def pause(self) -> None:
+        """Holds the engine at its next decode step until `resume` is set."""
+        self.paused.clear()
+        self.resume.clear()
+
+    def wait(self) -> None:
+        """Waits where the engine is to be held."""
+        if not self.resume.is_set():
+            self.paused.set()
+            assert self.resume.wait(30)
+
+
+class PausableRunner(Seq2seqRunner, Pausable):
+    """The real runner."""
+
+    def __init__(self, artefact: Artefact, limits: DecoderLimits) -> None:
+        Pausable.__init__(self)
+        Seq2seqRunner.__init__(self, artefact, limits)
+
+    def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
+        self.wait()
+        return super().decode(tokens, lengths)
+
+
+class ScriptedRunner(Pausable):
     """A runner whose rows hold tokens instead of keys and values; it can be told to fail.
 
     Attributes:
@@ -85,6 +123,7 @@ class ScriptedRunner:
     place_bytes = 100
 
     def __init__(self, limits: DecoderLimits) -> None:
+        super().__init__()
         self._limits = limits
         self._targets = [[-1] * limits.capacity for _ in range(limits.slots)]
         self._memories: list[Sequence[int]] = [()] * limits.slots
@@ -98,9 +137,6 @@ class ScriptedRunner:
         self.copies: Counter[str] = Counter()
         self.broken = False
         self.blind = False
-        self.resume = threading.Event()
-        self.resume.set()
-        self.paused = threading.Event()
 
     def encode(self, sources: Sequence[Sequence[int]]) -> None:
         longest = max(map(len, sources))
@@ -129,9 +165,7 @@ class ScriptedRunner:
         self._memories[row] = source
 
     def decode(self, tokens: Sequence[int], lengths: Sequence[int]) -> Logits:
-        if not self.resume.is_set():
-            self.paused.set()
-            assert self.resume.wait(30)
+        self.wait()
         self._fail(tokens)
         rows = zip(range(len(tokens)), tokens, lengths, strict=True)
         return np.stack([self._decode(*row) for row in rows])
@@ -155,11 +189,6 @@ class ScriptedRunner:
             raise RuntimeError("injected")
         self._memories[row] = ()
 
-    def pause(self) -> None:
-        """Holds the engine at its next decode step until `resume` is set."""
-        self.paused.clear()
-        self.resume.clear()
-
     def _decode(self, row: int, token: int, length: int) -> Logits:
         target = self._targets[row]
         target[length] = token
@@ -178,7 +207,28 @@ class ScriptedRunner:
             raise RuntimeError("injected")
 
 
-class Scripted(Decoding):
+class Translating(Decoding):
+    """A running engine that can be held."""
+
+    runner: Pausable
+
+    async def hold(self) -> None:
+        """Waits until the engine is held at a decode step; it has to have something to do."""
+        self.runner.pause()
+        assert await asyncio.to_thread(self.runner.paused.wait, 30)
+
+    async def together(self, *wanted: GenerationRequest) -> list[Mailbox]:
+        """Submits requests while the engine is held with one of its own: they meet in the queue."""
+        self.runner.pause()
+        holding = self.submit(translation([1], 2))
+        assert await asyncio.to_thread(self.runner.paused.wait, 30)
+        mailboxes = [self.submit(each) for each in wanted]
+        self.runner.resume.set()
+        await holding.end()
+        return mailboxes
+
+
+class Scripted(Translating):
     """A running engine on the script."""
 
     runner: ScriptedRunner
@@ -224,7 +274,7 @@ async def translating(
     source_capacity: int = 256,
     prefill_chunk: int = 64,
     source_places: int = 0,
-) -> AsyncIterator[Decoding]:
+) -> AsyncIterator[Translating]:
     """An engine on a tiny artefact, started."""
     source = artefact(directory)
     limits = DecoderLimits(
@@ -238,6 +288,8 @@ async def translating(
         source_places=source_places,
     )
     tokenizer = Tokenizer(source.tokenizer, source.manifest.vocabulary_size)
-    runner = Seq2seqRunner(source, limits)
+    runner = PausableRunner(source, limits)
     async with started(source, tokenizer, limits, lambda: runner) as running:
-        yield running
+        engine = Translating(running.engine, running.registry, running.trace)
+        engine.runner = runner
+        yield engine

@@ -95,7 +95,7 @@ async def test_beams_are_those_of_the_oracle_whoever_shares_the_batch(
         )
         for length in LENGTHS
     }
-    async with translating(encoder_decoder_artefact(), slots=17, prefill_chunk=512) as engine:
+    async with translating(encoder_decoder_artefact(), slots=17, prefill_chunk=1024) as engine:
         alone = {length: await completions(engine.submit(each)) for length, each in wanted.items()}
         for length, found in alone.items():
             expected = search_beams(
@@ -109,10 +109,11 @@ async def test_beams_are_those_of_the_oracle_whoever_shares_the_batch(
             )
             assert [chunk.token_ids for chunk in found] == [beam.tokens for beam in expected]
         for order in ((3, 60, 120, 240), (60, 3, 240, 120), (240, 120, 60, 3)):
-            mailboxes = [engine.submit(wanted[length]) for length in order]
+            mailboxes = await engine.together(*(wanted[length] for length in order))
             for length, mailbox in zip(order, mailboxes, strict=True):
                 assert await completions(mailbox) == alone[length]
-        assert max(len(event.tickets) for event in engine.trace.of(Did.DECODE)) == 16
+        assert [len(event.tickets) for event in engine.trace.of(Did.ENCODE)][4:] == [1, 4] * 3
+        assert max(len(event.tickets) for event in engine.trace.of(Did.DECODE)) >= 16
         await engine.quiet()
 
 
@@ -134,21 +135,54 @@ async def test_targets_are_bitwise_the_same_in_every_order_of_arrival() -> None:
         await engine.quiet()
 
 
+@pytest.mark.parametrize("place", [0, 3])
+async def test_who_leaves_and_who_joins_changes_nobodys_target(place: int) -> None:
+    """GEN-01: the request that is cancelled has the first row, or the last."""
+    leaving = translation(source(240), 60, output=LOGPROBS)
+    staying = [translation(source(length), 60, output=LOGPROBS) for length in (5, 20, 1)]
+    joining = translation(source(17, 50), 60, output=LOGPROBS)
+    async with translating(encoder_decoder_artefact(), slots=4, prefill_chunk=1024) as engine:
+        alone = await each_alone(engine, [*staying, joining])
+        order = [*staying[:place], leaving, *staying[place:]]
+        engine.runner.pause()
+        mailboxes = [engine.submit(each) for each in order]
+        assert await asyncio.to_thread(engine.runner.paused.wait, 30)
+        engine.runner.resume.set()
+        await engine.hold()
+        newcomer = engine.submit(joining)
+        left = mailboxes.pop(place)
+        engine.cancel(left)
+        engine.runner.resume.set()
+        for mailbox, expected in zip([*mailboxes, newcomer], alone, strict=True):
+            assert await completions(mailbox) == expected
+        assert 0 < len(left.tokens()) < 60
+        joined = {engine.tickets[each] for each in [*mailboxes, newcomer]}
+        assert joined in [set(event.tickets) for event in engine.trace.of(Did.DECODE)]
+        await engine.quiet()
+
+
 async def test_a_seed_gives_the_same_target_whatever_else_runs() -> None:
-    """SMP-01."""
-    seeded = translation(source(30), 20, seed=42, output=LOGPROBS)
-    seeded = replace(seeded, sampling=replace(seeded.sampling, temperature=0.8))
-    async with translating(encoder_decoder_artefact(), slots=9) as engine:
-        alone, *again = await each_alone(engine, [seeded] * 3)
-        assert again == [alone, alone]
-        others = [engine.submit(translation(source(30), 20, seed=seed)) for seed in range(8)]
-        mailbox = engine.submit(seeded)
-        assert await completions(mailbox) == alone
-        said = [[chunk.token_ids for chunk in await completions(each)] for each in others]
-        assert len({str(each) for each in said}) == 8
-        copies = [engine.submit(seeded) for _ in range(8)]
-        for copy in copies:
-            assert await completions(copy) == alone
+    """SMP-01: alone, beside others, beside itself, and after a restart."""
+    draw = random.Random()  # who gives no seed is given one by chance
+    found, others = [], []
+    for _ in range(2):
+        async with translating(encoder_decoder_artefact(), slots=11) as engine:
+            found += await each_alone(engine, [warm(42)] * 3)
+            neighbours = (warm(draw.getrandbits(63)) for _ in range(10))
+            mailbox, *unseeded = await engine.together(warm(42), *neighbours)
+            found.append(await completions(mailbox))
+            others += [await completions(each) for each in unseeded]
+            copies = await engine.together(*[warm(42)] * 8)
+            found += [await completions(each) for each in copies]
+            assert max(len(event.tickets) for event in engine.trace.of(Did.DECODE)) == 11
+    assert found == [found[0]] * len(found)
+    assert len({str(each) for each in [found[0], *others]}) == 21
+
+
+def warm(seed: int) -> GenerationRequest:
+    """A request at temperature 0.8."""
+    request = translation(source(30), 20, seed=seed, output=LOGPROBS)
+    return replace(request, sampling=replace(request.sampling, temperature=0.8))
 
 
 async def test_scores_of_a_beginning_are_those_of_the_oracle() -> None:

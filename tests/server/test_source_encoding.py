@@ -41,14 +41,8 @@ async def summary(mailbox: Mailbox) -> Summary:
 
 
 async def together(engine: Scripted, *sources: list[int], tokens: int = 10) -> list[Mailbox]:
-    """Submits translations while the engine is held, so that they meet in the queue."""
-    engine.runner.pause()
-    holding = engine.submit(translation([1], 2))
-    await asyncio.to_thread(engine.runner.paused.wait, 30)
-    mailboxes = [engine.submit(translation(source, tokens)) for source in sources]
-    engine.runner.resume.set()
-    await summary(holding)
-    return mailboxes
+    """Submits translations that meet in the queue."""
+    return await engine.together(*(translation(source, tokens) for source in sources))
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
