@@ -61,13 +61,7 @@ class EncoderLimits:
         if not lengths:
             raise InvalidInput("inputs is empty; it needs at least one")
         for index, length in enumerate(lengths):
-            if length < 1:
-                raise InvalidInput(f"inputs[{index}] has no tokens; it needs at least one")
-            if length > self.max_input:
-                raise InputTooLong(
-                    f"inputs[{index}] has {length} tokens; this model takes at most "
-                    f"{self.max_input}"
-                )
+            check_length(f"inputs[{index}]", length, 1, self.max_input)
 
 
 @dataclass(frozen=True)
@@ -115,10 +109,10 @@ class DecoderLimits:
             InputTooLong: the source does not fit, or the prompt leaves no room for a token.
         """
         if self.source_capacity:
-            _check_length("prompt", source_length, 1, self.source_capacity)
-            _check_length("decoder_prompt", prompt_length - 1, 0, self.capacity - 2)
+            check_length("prompt", source_length, 1, self.source_capacity)
+            check_length("decoder_prompt", prompt_length - 1, 0, self.capacity - 2)
         else:
-            _check_length("prompt", prompt_length, 1, self.capacity - 1)
+            check_length("prompt", prompt_length, 1, self.capacity - 1)
         if not 1 <= rows <= self.slots:
             raise InvalidInput(f"n, or beam.width, is {rows}; it must be from 1 to {self.slots}")
 
@@ -191,6 +185,19 @@ def decoder_limits(
     )
 
 
+def check_length(field: str, length: int, least: int, most: int) -> None:
+    """Refuses an input by its tokens.
+
+    Raises:
+        InvalidInput: it is empty, and `least` is 1.
+        InputTooLong: it has more than `most`.
+    """
+    if length < least:
+        raise InvalidInput(f"{field} has no tokens; it needs at least one")
+    if length > most:
+        raise InputTooLong(f"{field} has {length} tokens; this model takes at most {most}")
+
+
 def bytes_per_position(manifest: Manifest) -> int:
     """Bytes of cache for one position of one slot: the keys and values of all layers."""
     return _cache_bytes(manifest, "past")
@@ -256,10 +263,3 @@ def _cache_bytes(manifest: Manifest, part: str) -> int:
         for spec in manifest.graphs["decoder"].inputs
         if spec.name.startswith(f"{part}.")
     )
-
-
-def _check_length(field: str, length: int, least: int, most: int) -> None:
-    if length < least:
-        raise InvalidInput(f"{field} has no tokens; it needs at least one")
-    if length > most:
-        raise InputTooLong(f"{field} has {length} tokens; this model takes at most {most}")

@@ -13,8 +13,8 @@ from server.conversion.prompt import read_decoder_prompt, read_prompt
 from server.conversion.ranges import Range
 from server.conversion.sampling import read_sampling
 from server.conversion.stopping import read_rules, read_stopping
-from server.errors import InputTooLong, InvalidInput
-from server.limits import DecoderLimits
+from server.errors import InvalidInput
+from server.limits import DecoderLimits, check_length
 from server.request import GenerationRequest, Output
 from server.tokenizer import Tokenizer
 
@@ -92,17 +92,12 @@ class GenerateReader:
                 raise InvalidInput(
                     "decoder_prompt is for encoder-decoder models only; leave it unset"
                 )
-            _check_length(field, ids, most)
+            check_length(field, len(ids), 1, most)
             return (), tuple(ids)
-        _check_length(field, ids, self.limits.source_capacity)
+        check_length(field, len(ids), 1, self.limits.source_capacity)
         field, begun = read_decoder_prompt(message, self.manifest, self.writes_with)
-        _check_length(field, begun, most - 1)
+        check_length(field, len(begun), 0, most - 1)
         return tuple(ids), (start_id, *begun)
-
-
-def _check_length(field: str, ids: list[int], most: int) -> None:
-    if len(ids) > most:
-        raise InputTooLong(f"{field} has {len(ids)} tokens; this model takes at most {most}")
 
 
 def _read_output(message: pb.Output) -> Output:

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from server import seq2seq_runner, shared_session
+from server import loading, seq2seq_runner, shared_session
 from server.artefact import ArtefactError, load_artefact
 from server.loading import make_models
 from server.metrics import Metrics
 from server.models import Model
 from server.session import open_session
+from server.shared_session import SharedSession
 from tests.artefacts import decoder_artefact, encoder_artefact, reseal, two_vocabularies_artefact
 from tests.checkpoints import VOCABULARY, target_tokenizer
 from tests.server.test_daemon import SETTINGS
@@ -62,6 +63,18 @@ async def test_both_engines_run_one_encoder(monkeypatch: pytest.MonkeyPatch) -> 
             await asyncio.to_thread(engine.start)
             stack.callback(engine.stop)
     assert sorted(opened) == ["decoder", "encoder"]
+
+
+async def test_only_an_encoder_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[tuple[str, str]] = []
+
+    def noting(artefact: Any, role: str, **options: Any) -> SharedSession:
+        shared.append((artefact.manifest.kind, role))
+        return SharedSession(artefact, role, **options)
+
+    monkeypatch.setattr(loading, "SharedSession", noting)
+    await made(decoder_artefact(), encoder_artefact())
+    assert shared == [("encoder", "encoder")]
 
 
 async def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
