@@ -38,14 +38,16 @@ from tests.contract.seq2seq import (
     SAMPLED,
     ask,
     begun_with,
+    called_by,
     oracle,
     request_for,
+    runs,
     seq2seq_server,
     source,
 )
 from tests.contract.stubs import Stubs, error_of
 from tests.contract.test_fuzzing import METHODS, STATUSES, bounded, outcome
-from tests.e2e.server_process import MetricsSnapshot, ServerProcess
+from tests.e2e.server_process import ServerProcess
 
 RULES = DecodingRules.from_settings(MARIAN_SETTINGS, [END_ID])
 
@@ -82,25 +84,60 @@ def remembered(ids: Sequence[int]) -> Source:
 
 
 async def test_company_changes_nothing(server: ServerProcess, stubs: Stubs) -> None:
-    """Alone, all at once, whole and streamed: the same answers, log-probabilities too."""
-    alone = [await ask(stubs, request) for request in VARIETY]
+    """All at once, whole and streamed, and alone: the same answers, log-probabilities too.
+
+    Each time by other callers, whose sources nobody has encoded yet.
+    """
     before = server.wait_until_quiet()
-    together = await asyncio.gather(
-        *(ask(stubs, request) for request in VARIETY),
-        *(gather_stream(stubs.generation.GenerateStream(request)) for request in VARIETY),
-    )
-    assert together == alone * 2
+    whole = [ask(stubs, request, "whole") for request in VARIETY]
+    streamed = [ask_stream(stubs, request, "streamed") for request in reversed(VARIETY)]
+    together = await asyncio.gather(*whole, *streamed)
+    after = server.wait_until_quiet()
     # Else nobody has shared a step, and nothing was tested.
-    assert rows_a_step(before, server.wait_until_quiet()) > 2
+    steps = runs(after, "decode").since(runs(before, "decode"))
+    assert steps.sequences / steps.times > 2
+    encoded = runs(after, "encode").since(runs(before, "encode"))
+    assert encoded.sequences > encoded.times
+    alone = [await ask(stubs, request, "alone") for request in VARIETY]
+    assert together == [*alone, *reversed(alone)]
     assert len({answer.completions[0].text for answer in alone}) == len(VARIETY)
 
 
-def rows_a_step(before: MetricsSnapshot, after: MetricsSnapshot) -> float:
-    """How many rows a decode step of the model had, on average."""
-    labels = {"model": MODEL, "phase": "decode"}
-    names = ("formerd_batch_sequences_sum", "formerd_batch_sequences_count")
-    rows, steps = (after.value(name, labels) - before.value(name, labels) for name in names)
-    return rows / steps
+async def ask_stream(stubs: Stubs, request: pb.GenerateRequest, caller: str) -> pb.GenerateResponse:
+    stream = stubs.generation.GenerateStream(request, metadata=called_by(caller))
+    return await gather_stream(stream)
+
+
+async def test_a_seed_gives_the_same_whatever_else_runs_and_after_a_restart(
+    server: ServerProcess, stubs: Stubs
+) -> None:
+    """SMP-01."""
+
+    def wanted(seed: int | None = None) -> pb.GenerateRequest:
+        return request_for(
+            source(30),
+            tokens=30,
+            ignore_eos=True,
+            sampling=pb.Sampling(temperature=0.8, seed=seed),
+            output=pb.Output(logprobs=True),
+        )
+
+    seeded = wanted(seed=42)
+    alone = await ask(stubs, seeded)
+    assert [await ask(stubs, seeded, caller) for caller in ("", "another")] == [alone] * 2
+    before = server.wait_until_quiet()
+    company = [*[wanted()] * 5, seeded, *[wanted()] * 5]
+    others = await asyncio.gather(*(ask(stubs, each, "in company") for each in company))
+    assert others.pop(5) == alone
+    assert len({answer.completions[0].text for answer in others}) == 10
+    assert len({answer.seed for answer in others}) == 10
+    copies = (ask(stubs, seeded, f"copy {number}") for number in range(8))
+    assert await asyncio.gather(*copies) == [alone] * 8
+    steps = runs(server.wait_until_quiet(), "decode").since(runs(before, "decode"))
+    assert steps.sequences / steps.times > 2
+    with seq2seq_server() as restarted:
+        async with grpc.aio.insecure_channel(restarted.target) as channel:
+            assert await ask(Stubs(channel), seeded) == alone
 
 
 @pytest.mark.parametrize("length", [1, 3, 60, 240])

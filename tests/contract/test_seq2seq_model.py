@@ -24,16 +24,18 @@ from tests.contract.seq2seq import (
     OWN_ID,
     ask,
     begun_with,
+    called_by,
     oracle,
     request_for,
+    runs,
     seq2seq_server,
     source,
 )
 from tests.contract.stubs import Stubs, embed_request, error_of
 from tests.contract.waiting import measured
-from tests.e2e.server_process import ServerProcess
+from tests.e2e.server_process import MetricsSnapshot, ServerProcess
 
-KNOWN = request_for("the", tokens=20)
+LONG = request_for(source(100), tokens=400, ignore_eos=True, n=4)  # takes all slots
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +44,25 @@ def server() -> Iterator[ServerProcess]:
         yield server
 
 
-async def test_one_artefact_embeds_and_generates_at_once(stubs: Stubs) -> None:
+async def test_one_artefact_embeds_and_generates_at_once(
+    server: ServerProcess, stubs: Stubs
+) -> None:
+    """Both run the encoder: no source of the generations has been encoded before."""
     texts = ["the", "and the other", "x" * 200]
     request = embed_request(*texts, model=MODEL)
+    output = pb.Output(logprobs=True)
+    wanted = [request_for(source(length), tokens=6, output=output) for length in range(150, 174)]
+    before = server.wait_until_quiet()
+    answers = asyncio.gather(*(ask(stubs, each, "at once") for each in wanted))
+    vectors = await asyncio.gather(*(stubs.embedding.Embed(request) for _ in range(8)))
+    together = await answers
+    encoded = runs(server.wait_until_quiet(), "encode").since(runs(before, "encode"))
+    assert encoded.sequences == len(wanted) + 8 * len(texts)
+    assert together == [await ask(stubs, each, "alone") for each in wanted]
     alone = [
         (await stubs.embedding.Embed(embed_request(text, model=MODEL))).embeddings[0]
         for text in texts
     ]
-    known = await ask(stubs, KNOWN)
-    answers = asyncio.gather(*(ask(stubs, KNOWN) for _ in range(8)))
-    vectors = await asyncio.gather(*(stubs.embedding.Embed(request) for _ in range(8)))
-    assert await answers == [known] * 8
     for response in vectors:
         for one, other in zip(response.embeddings, alone, strict=True):
             difference = np.subtract(one.vector.values, other.vector.values)
@@ -124,27 +134,63 @@ async def test_sources_and_targets_have_tokenizers_of_their_own(stubs: Stubs) ->
 async def test_a_source_encoded_before_is_reused_within_its_partition(stubs: Stubs) -> None:
     request = request_for(source(33), tokens=5)
 
-    async def generate(token: str) -> pb.GenerateResponse:
-        metadata = (("authorization", f"Bearer {token}"),) if token else ()
-        return await stubs.generation.Generate(request, metadata=metadata)
-
-    responses = [await generate(token) for token in ("", "", "one", "one", "")]
+    responses = [
+        await stubs.generation.Generate(request, metadata=called_by(caller))
+        for caller in ("", "", "one", "one", "")
+    ]
     assert [response.usage.cached_tokens for response in responses] == [0, 33, 0, 33, 33]
     assert all(response.completions == responses[0].completions for response in responses)
 
 
 async def test_a_caller_that_goes_leaves_nothing(server: ServerProcess, stubs: Stubs) -> None:
-    """CXL-01: with long targets, while running and while queued."""
+    """CXL-01: with long targets in all slots."""
     before = server.wait_until_quiet()
-    labels = {"model": MODEL, "kind": "generated"}
-    long = request_for(source(100), tokens=400, ignore_eos=True, n=4)
     for _ in range(5):
-        stream = stubs.generation.GenerateStream(long)
-        waiting = stubs.generation.GenerateStream(long)
+        stream = stubs.generation.GenerateStream(LONG)
         for _ in range(5):
             await stream.read()
-        waiting.cancel()
         stream.cancel()
-    after = await measured(server, lambda now: now.total("formerd_slots", {"state": "used"}) == 0)
-    names = ("formerd_tokens_total", labels)
-    assert after.value(*names) - before.value(*names) < 5 * 4 * 200
+    after = server.wait_until_quiet()
+    assert cancelled(after, "running") - cancelled(before, "running") == 5
+    # Some 3 steps each time; more where this process has to wait for its turn.
+    assert generated(after) - generated(before) < 5 * 4 * 25
+    assert generated(server.wait_until_quiet()) == generated(after)
+
+
+async def test_the_source_of_a_caller_that_goes_while_it_waits_is_never_encoded(
+    server: ServerProcess, stubs: Stubs
+) -> None:
+    """CXL-01."""
+    await ask(stubs, request_for(source(100), tokens=1))  # which those ahead need not encode
+    ahead = [stubs.generation.Generate(LONG) for _ in range(3)]
+    before = await measured(server, lambda now: now.total("formerd_queue_depth") == 2)
+    waiting = [
+        stubs.generation.GenerateStream(request_for(source(length), tokens=400))
+        for length in range(200, 205)
+    ]
+    await measured(server, lambda now: all_but_one_wait(now, len(waiting)))
+    for stream in waiting:
+        stream.cancel()
+    await measured(server, lambda now: cancelled(now, "queued") == cancelled(before, "queued") + 5)
+    for call in ahead:
+        call.cancel()
+    encoded = runs(server.wait_until_quiet(), "encode").since(runs(before, "encode"))
+    assert encoded.sequences == 0
+
+
+def all_but_one_wait(snapshot: MetricsSnapshot, streams: int) -> bool:
+    """Whether so many streams are in flight, and every call waits but for the one that runs."""
+    in_flight = "formerd_requests_in_flight"
+    waiting = snapshot.total("formerd_queue_depth")
+    return (
+        snapshot.total(in_flight, {"method": "GenerateStream"}) == streams
+        and waiting == snapshot.total(in_flight) - 1
+    )
+
+
+def cancelled(snapshot: MetricsSnapshot, stage: str) -> float:
+    return snapshot.value("formerd_requests_cancelled_total", {"model": MODEL, "stage": stage})
+
+
+def generated(snapshot: MetricsSnapshot) -> float:
+    return snapshot.value("formerd_tokens_total", {"model": MODEL, "kind": "generated"})
