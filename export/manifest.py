@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +27,7 @@ REFERENCE_FILE = "reference.npz"
 PARITY_FILE = "parity.json"
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
+_UNBOUNDED = ("none", "relative")  # positions that no table of the model has to hold
 _FILE_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -207,6 +209,17 @@ class Manifest:
         listed = [name for graph in self.graphs.values() for name in (graph.file, *graph.weights)]
         if unlisted := sorted(set(listed) - set(self.files)):
             raise ManifestError(f"graphs name files that are not listed: {', '.join(unlisted)}")
+
+    def contradictions(self) -> Iterator[str]:
+        """What it says of the model that the model's own configuration denies."""
+        if self.config.get("target_vocab_size") and TARGET_TOKENIZER_FILE not in self.files:
+            yield f"{TARGET_TOKENIZER_FILE} is not listed, but targets have their own vocabulary"
+        if self.config.get("positions") in _UNBOUNDED:
+            return
+        most = self.config.get("max_positions")
+        for name, length in asdict(self.limits).items():
+            if not isinstance(most, int) or length > most:
+                yield f"limits.{name} is {length}; config.max_positions is {most}"
 
     def sealed(self) -> Self:
         """The same manifest with its digest."""

@@ -37,6 +37,7 @@ def check_structure(artefact: Artefact) -> None:
     ]
     if (roles := set(manifest.graphs)) != _ROLES.get(manifest.kind):
         problems.append(f"kind {manifest.kind} with graphs {', '.join(sorted(roles))}")
+    problems += manifest.contradictions()
     for spec in manifest.graphs.values():
         problems += _graph_problems(artefact, spec)
     if problems:

@@ -46,7 +46,8 @@ def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact
 
     Raises:
         ArtefactError: a file is missing or altered, the digest is another, a graph's declared
-            interface is not the one that this server binds, or an id is none of the vocabulary.
+            interface is not the one that this server binds, an id is none of the vocabulary, or the
+            manifest contradicts itself.
     """
     try:
         manifest = load_manifest(directory)
@@ -65,6 +66,8 @@ def load_artefact(directory: Path, expect_digest: str | None = None) -> Artefact
 def _check_interface(manifest: Manifest) -> None:
     if TOKENIZER_FILE not in manifest.files:
         raise ManifestError(f"{MANIFEST_FILE} lists no {TOKENIZER_FILE}")
+    for problem in manifest.contradictions():
+        raise ManifestError(f"{MANIFEST_FILE}: {problem}")
     expected = expected_graphs(manifest)
     if set(manifest.graphs) != set(expected):
         raise ManifestError(

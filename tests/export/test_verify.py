@@ -16,7 +16,7 @@ from rich.console import Console
 from export.artefact import Artefact
 from export.gate import check_artefact
 from export.inspection import inspect_artefact, render
-from export.manifest import GraphSpec, Manifest, ManifestError, TensorSpec
+from export.manifest import GraphSpec, Limits, Manifest, ManifestError, TensorSpec
 from export.progress import SilentSteps
 from export.session import SessionError
 from export.source import resolve_source
@@ -191,6 +191,7 @@ def test_structure_names_what_does_not_fit(decoder: Path) -> None:
         (_move_weights(manifest), r"decoder\.onnx keeps weights in decoder\.data, which is not"),
         (replace(manifest, opset=23), "has opset 24 instead of 23"),
         (replace(manifest, graphs=without_mover), "kind decoder with graphs decoder"),
+        (replace(manifest, limits=Limits(9999, 0)), r"limits\.max_input is 9999; config\.max_pos"),
     ):
         with pytest.raises(ManifestError, match=message):
             check_structure(replace(artefact, manifest=change))

@@ -10,11 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from export.manifest import DecodingRules, GraphSpec, Manifest, SpecialIds, TensorSpec
+from export.manifest import (
+    TARGET_TOKENIZER_FILE,
+    DecodingRules,
+    GraphSpec,
+    Limits,
+    Manifest,
+    SpecialIds,
+    TensorSpec,
+)
 from server.artefact import ArtefactError, load_artefact
 from tests.artefacts import (
     decoder_artefact,
     encoder_artefact,
+    relative_artefact,
     reseal,
     two_vocabularies_artefact,
 )
@@ -117,6 +126,15 @@ def without_mover(manifest: Manifest) -> Manifest:
     return replace(manifest, graphs={"decoder": manifest.graphs["decoder"]})
 
 
+def without_target_tokenizer(manifest: Manifest) -> Manifest:
+    files = {name: file for name, file in manifest.files.items() if name != TARGET_TOKENIZER_FILE}
+    return replace(manifest, files=files)
+
+
+def with_limits(max_input: int, max_positions: int) -> Change:
+    return lambda manifest: replace(manifest, limits=Limits(max_input, max_positions))
+
+
 EXTRA = TensorSpec("query_seqlens", "int32", ("batch",))
 
 
@@ -161,6 +179,10 @@ def test_ids_that_cannot_be_computed_with_are_refused(
         (
             lambda manifest: replace(manifest, config=manifest.config | {"vocab_size": None}),
             "config.vocab_size is None",
+        ),
+        (
+            without_target_tokenizer,
+            r"target_tokenizer\.json is not listed, but targets have their own vocabulary",
         ),
     ],
 )
@@ -211,3 +233,26 @@ def test_another_interface_than_the_server_binds_is_refused(
         load_artefact(decoder)
     assert str(caught.value).startswith(str(decoder))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("build", "limits", "name"),
+    [
+        (encoder_artefact, (5000, 0), "max_input"),
+        (decoder_artefact, (20, 5000), "max_positions"),
+        (two_vocabularies_artefact, (5000, 20), "max_input"),
+    ],
+)
+def test_limits_beyond_the_tables_of_the_model_are_refused(
+    tmp_path: Path, build: Callable[[], Path], limits: tuple[int, int], name: str
+) -> None:
+    directory = shutil.copytree(build(), tmp_path / "model")
+    reseal(directory, with_limits(*limits))
+    with pytest.raises(ArtefactError, match=rf"limits\.{name} is 5000; config\.max_positions is"):
+        load_artefact(directory)
+
+
+def test_distances_have_no_table_to_end(tmp_path: Path) -> None:
+    directory = shutil.copytree(relative_artefact(), tmp_path / "relative")
+    reseal(directory, with_limits(5000, 5000))
+    assert load_artefact(directory).manifest.limits.max_input == 5000
