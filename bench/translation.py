@@ -71,7 +71,7 @@ async def _translate(client: AsyncClient, request: Request) -> list[int]:
     result = await client.generate(
         request.prompt, max_new_tokens=request.new_tokens, temperature=0.0, ignore_eos=True
     )
-    assert not result.usage.cached_tokens, "a source that is not encoded anew takes no time"
+    assert not result.summary.usage.cached_tokens, "a source that is not encoded anew takes no time"
     return list(result.completions[0].token_ids)
 
 
