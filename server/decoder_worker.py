@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import compress
 
 import numpy as np
+import structlog
 
 from server.beginning import Beginning
 from server.careful_steps import decode_carefully
@@ -24,11 +25,13 @@ from server.runner import Logits, PromptRunner, SourceRunner
 from server.sampler import Choice, sample
 from server.scheduler import Move, Scheduler, SequenceGroup
 from server.scheduler import Sequence as Row
+from server.session import step_error
 from server.source_cache import SourceCache
 from server.source_encoding import SourceEncoding
 from server.trace import Did, Trace
 from server.waiting_room import WaitingRoom
 
+_log = structlog.get_logger()
 OpenRunner = Callable[[], PromptRunner | SourceRunner]
 # Takes rows a token further, given their logits; the rows that end with it.
 Extend = Callable[[Sequence[Row], Logits], list[Row]]
@@ -190,7 +193,11 @@ class DecoderWorker:
             for row, choice in zip(rows, choices, strict=True)
             if row.group in self._live
         ]
-        ended = [row for row, choice in going if self._accept_token(row, choice, now)]
+        ended = [
+            row
+            for row, choice in going
+            if row.group in self._live and self._accept_token(row, choice, now)
+        ]
         self._journal.generated(len(going))
         return ended
 
@@ -201,7 +208,12 @@ class DecoderWorker:
         if stream.last_token_at is not None:
             self._journal.next_token(now - stream.last_token_at)
         self._live.note_first_token(generation, now)
-        self._live.tell(generation, *stream.accept(choice, now))
+        try:
+            events = stream.accept(choice, now)
+        except Exception as error:
+            self._fail_to_take(generation, error)
+            return False
+        self._live.tell(generation, *events)
         if stream.finished and generation.complete:
             self._live.succeed(generation, now)
         return stream.finished
@@ -226,7 +238,11 @@ class DecoderWorker:
             self._fail(generation, NonFinite())
             return False
         began = time.monotonic()
-        parents = beams.extend(logits)
+        try:
+            parents = beams.extend(logits)
+        except Exception as error:
+            self._fail_to_take(generation, error)
+            return False
         now = time.monotonic()
         self._journal.sampled(now - began)
         self._live.note_first_token(generation, now)
@@ -242,6 +258,11 @@ class DecoderWorker:
         """Fails the request of a row, once."""
         if row.group in self._live:
             self._fail(self._live.of(row.group), error)
+
+    def _fail_to_take(self, generation: Generation, error: Exception) -> None:
+        """Fails the request that a token raises in; nobody else's tokens have met it."""
+        _log.exception("a request has failed over its next token")
+        self._fail(generation, step_error(error))
 
     def _fail(self, generation: Generation, error: ServerError) -> None:
         self._live.fail(generation, error)

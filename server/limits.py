@@ -94,6 +94,16 @@ class DecoderLimits:
     source_places: int = 0
 
     @property
+    def max_input(self) -> int:
+        """Tokens of a source; without one, of a prompt, which leaves room for a token."""
+        return self.source_capacity or self.capacity - 1
+
+    @property
+    def max_decoder_prompt(self) -> int:
+        """Tokens that a target begins with, between its start token and one that follows."""
+        return self.capacity - 2
+
+    @property
     def encoded_at_once(self) -> int:
         """Tokens of sources, their padding included, that one batch has at most."""
         return max(self.prefill_chunk, self.source_capacity)
@@ -109,10 +119,10 @@ class DecoderLimits:
             InputTooLong: the source does not fit, or the prompt leaves no room for a token.
         """
         if self.source_capacity:
-            check_length("prompt", source_length, 1, self.source_capacity)
-            check_length("decoder_prompt", prompt_length - 1, 0, self.capacity - 2)
+            check_length("prompt", source_length, 1, self.max_input)
+            check_length("decoder_prompt", prompt_length - 1, 0, self.max_decoder_prompt)
         else:
-            check_length("prompt", prompt_length, 1, self.capacity - 1)
+            check_length("prompt", prompt_length, 1, self.max_input)
         if not 1 <= rows <= self.slots:
             raise InvalidInput(f"n, or beam.width, is {rows}; it must be from 1 to {self.slots}")
 
@@ -120,16 +130,17 @@ class DecoderLimits:
 def encoder_limits(
     manifest: Manifest,
     *,
+    max_input: int | None = None,
     max_batch_tokens: int | None = None,
     max_queue: int = DEFAULT_MAX_QUEUE,
     max_queue_tokens: int | None = None,
     max_wait_seconds: float = 0.0,
     max_request_seconds: float = DEFAULT_MAX_REQUEST_SECONDS,
 ) -> EncoderLimits:
-    """The limits of an encoder; None is the default of its device."""
+    """The limits of an encoder; None is what the model takes, or the default of its device."""
     batch_tokens = max_batch_tokens or _BATCH_TOKENS[manifest.device]
     return EncoderLimits(
-        max_input=manifest.limits.max_input,
+        max_input=max_input or manifest.limits.max_input,
         max_batch_tokens=batch_tokens,
         max_queue=max_queue,
         max_queue_tokens=max_queue_tokens or _QUEUED_CAPACITIES * batch_tokens,

@@ -107,12 +107,12 @@ class _ModelMaker:
     def make(self, cache_bytes: int, prefix_cache_bytes: int) -> Model:
         self._metrics.describe(self._manifest)
         tasks = self._manifest.task
-        encoder = self._encoder_limits() if Task.EMBED in tasks else None
         decoder = (
             self._decoder_limits(cache_bytes, prefix_cache_bytes)
             if Task.GENERATE in tasks
             else None
         )
+        encoder = self._encoder_limits(decoder) if Task.EMBED in tasks else None
         return Model(
             self._manifest,
             self._tokenizer,
@@ -130,10 +130,12 @@ class _ModelMaker:
             threads=self._settings.threads,
         )
 
-    def _encoder_limits(self) -> EncoderLimits:
+    def _encoder_limits(self, decoder: DecoderLimits | None) -> EncoderLimits:
+        """What it embeds is no longer than what it generates from."""
         settings = self._settings
         return encoder_limits(
             self._manifest,
+            max_input=decoder.max_input if decoder else None,
             max_batch_tokens=settings.max_batch_tokens,
             max_queue=settings.max_queue,
             max_queue_tokens=settings.max_queue_tokens,

@@ -51,6 +51,11 @@ class Model:
         return tuple(engine for engine in (self.encoder, decoder) if engine is not None)
 
     @property
+    def max_input(self) -> int:
+        """Tokens that any input may have, whatever is done with it."""
+        return self.generator.limits.max_input if self.generator else self.manifest.limits.max_input
+
+    @property
     def target_tokenizer(self) -> Tokenizer:
         """The tokenizer of what it generates; of a model that does not, of what it reads."""
         return self.generator.tokenizer if self.generator else self.tokenizer

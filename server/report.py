@@ -24,7 +24,7 @@ def _describe(model: Model) -> dict[str, Any]:
         "artefact_bytes": sum(file.size for file in manifest.files.values()),
     }
     if model.encoder is not None:
-        facts["max_input"] = manifest.limits.max_input
+        facts["max_input"] = model.max_input
     if model.generator is not None:
         limits = model.generator.limits
         facts |= {

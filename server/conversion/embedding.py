@@ -42,9 +42,13 @@ def max_inputs(dimensions: int, max_response_bytes: int) -> int:
 
 
 def read_embed_request(
-    message: pb.EmbedRequest, manifest: Manifest, tokenizer: Tokenizer, max_response_bytes: int
+    message: pb.EmbedRequest,
+    manifest: Manifest,
+    limit: int,
+    tokenizer: Tokenizer,
+    max_response_bytes: int,
 ) -> EmbedWork:
-    """Checks and tokenises; `manifest` is of a model that embeds.
+    """Checks and tokenises; `manifest` is of a model that embeds `limit` tokens of a text.
 
     Raises:
         InvalidInput: an input or parameter that cannot be served.
@@ -53,7 +57,6 @@ def read_embed_request(
     form = VectorForm.read(message, pooling_of(manifest))
     _check_count(len(message.inputs), max_inputs(form.dimensions, max_response_bytes))
     prompt = _prompt(message.prompt_name, manifest)
-    limit = manifest.limits.max_input
     if not message.truncate:
         _check_sizes(message, limit, tokenizer)
     read = [

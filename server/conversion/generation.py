@@ -84,19 +84,19 @@ class GenerateReader:
 
     def _read_input(self, message: pb.GenerateRequest) -> tuple[_Ids, _Ids]:
         """The source, which a decoder has none of, and what the completions go on from."""
-        most = self.limits.capacity - 1  # there must be room for a token
         start_id = self.manifest.special_ids.decoder_start
-        field, ids = read_prompt(message, self.manifest, self.reads_with, self.template)
+        most = self.limits.max_input
+        field, ids = read_prompt(message, most, self.reads_with, self.template)
+        check_length(field, len(ids), 1, most)
         if start_id is None:
             if message.HasField("decoder_prompt"):
                 raise InvalidInput(
                     "decoder_prompt is for encoder-decoder models only; leave it unset"
                 )
-            check_length(field, len(ids), 1, most)
             return (), tuple(ids)
-        check_length(field, len(ids), 1, self.limits.source_capacity)
-        field, begun = read_decoder_prompt(message, self.manifest, self.writes_with)
-        check_length(field, len(begun), 0, most - 1)
+        most = self.limits.max_decoder_prompt
+        field, begun = read_decoder_prompt(message, most, self.writes_with)
+        check_length(field, len(begun), 0, most)
         return tuple(ids), (start_id, *begun)
 
 

@@ -39,16 +39,8 @@ def write_model(model: Model, max_response_bytes: int) -> pb.Model:
 def _write_limits(model: Model, max_response_bytes: int) -> pb.Limits:
     pooling, generator = model.manifest.pooling, model.generator
     return pb.Limits(
-        max_input_tokens=_max_input(model),
+        max_input_tokens=model.max_input,
         capacity=generator.limits.capacity if generator else 0,
         max_inputs=max_inputs(pooling.dimensions, max_response_bytes) if pooling else 0,
         slots=generator.limits.slots if generator else 0,
     )
-
-
-def _max_input(model: Model) -> int:
-    """Tokens that any input may have, whatever is done with it."""
-    if model.generator is None:
-        return model.manifest.limits.max_input
-    limits = model.generator.limits
-    return limits.source_capacity or limits.capacity - 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from formerd.v1 import generation_pb2 as pb
 
-from export.manifest import Manifest
 from server.chat import ChatMessage, ChatTemplate, encode_chat
 from server.conversion.ranges import check_ids
 from server.conversion.text_size import check_text_size
@@ -14,7 +13,7 @@ from server.tokenizer import Tokenizer
 
 def read_prompt(
     message: pb.GenerateRequest,
-    manifest: Manifest,
+    most: int,
     tokenizer: Tokenizer,
     template: ChatTemplate | None,
 ) -> tuple[str, list[int]]:
@@ -22,10 +21,9 @@ def read_prompt(
 
     Raises:
         InvalidInput: there is no input, it has no tokens, or the model cannot read it.
-        InputTooLong: a text has more bytes than all positions of the model can take.
+        InputTooLong: a text has more bytes than `most` tokens can have.
         OverLimit: a conversation that renders too large or too slowly.
     """
-    most = manifest.limits.max_input
     match message.WhichOneof("input"):
         case "prompt":
             check_text_size("prompt", message.prompt, most, tokenizer)
@@ -47,7 +45,7 @@ def read_prompt(
 
 
 def read_decoder_prompt(
-    message: pb.GenerateRequest, manifest: Manifest, tokenizer: Tokenizer
+    message: pb.GenerateRequest, most: int, tokenizer: Tokenizer
 ) -> tuple[str, list[int]]:
     """The field that says how the target begins, and the ids that it comes to.
 
@@ -56,7 +54,7 @@ def read_decoder_prompt(
 
     Raises:
         InvalidInput: it has no tokens, or ids outside of the vocabulary.
-        InputTooLong: a text has more bytes than all positions of a target can take.
+        InputTooLong: a text has more bytes than `most` tokens can have.
     """
     if not message.HasField("decoder_prompt"):
         return "decoder_prompt", []
@@ -64,7 +62,7 @@ def read_decoder_prompt(
     match given.WhichOneof("prompt"):
         case "text":
             field = "decoder_prompt.text"
-            check_text_size(field, given.text, manifest.limits.max_positions, tokenizer)
+            check_text_size(field, given.text, most, tokenizer)
             parse = _may_spell_control_tokens(message)
             ids = tokenizer.encode(given.text, add_special_tokens=False, parse_control_tokens=parse)
         case "tokens":

@@ -24,10 +24,16 @@ class Range:
         """Raises `InvalidInput`, naming the field, for a value outside; NaN is outside of all."""
         if value in self:
             return
+        given, least = _spell(value), _spell(self.least)
         if self.most == math.inf:
-            raise InvalidInput(f"{field} is {value:g}; it must be at least {self.least:g}")
-        least = f"above {self.least:g} and at most" if self.above else f"from {self.least:g} to"
-        raise InvalidInput(f"{field} is {value:g}; it must be {least} {self.most:g}")
+            raise InvalidInput(f"{field} is {given}; it must be at least {least}")
+        between = f"above {least} and at most" if self.above else f"from {least} to"
+        raise InvalidInput(f"{field} is {given}; it must be {between} {_spell(self.most)}")
+
+
+def _spell(number: float) -> str:
+    """An integer with all its digits, any other number with the six that tell what it is."""
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 def check_ids(field: str, ids: Sequence[int], vocabulary_size: int) -> None:

@@ -79,7 +79,11 @@ class EmbeddingService(EmbeddingServiceServicer):
         work, call.facts["tokenize_seconds"] = await self._worker.convert(
             request,
             lambda: read_embed_request(
-                request, model.manifest, model.tokenizer, self._max_response_bytes
+                request,
+                model.manifest,
+                model.max_input,
+                model.tokenizer,
+                self._max_response_bytes,
             ),
             model.metrics.tokenize_duration,
         )

@@ -11,12 +11,14 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from server.detokenizer import Detokenizer
 from server.errors import (
     DeadlinePassed,
     Draining,
@@ -28,7 +30,7 @@ from server.errors import (
     QueueTokensFull,
     StepFailed,
 )
-from server.request import FinishReason, Summary
+from server.request import Beam, FinishReason, Summary
 from server.trace import Did
 from tests.artefacts import (
     decoder_artefact,
@@ -352,6 +354,32 @@ async def test_non_finite_logits_fail_their_request_alone(tmp_path: Path) -> Non
         await succeed(good)
         assert good.tokens() == SCRIPT[2:32]
         assert decoder.metric("nonfinite_outputs_total") >= 1
+        await decoder.quiet()
+
+
+async def test_a_token_that_cannot_be_taken_fails_its_request_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it raises: the caller is told nothing of it, nor that it was the caller's fault."""
+    artefact = scripted_artefact(tmp_path / "scripted", [*SCRIPT[:40], 7, *SCRIPT[41:]])
+    push = Detokenizer.push
+
+    def push_all_but_one(detokenizer: Detokenizer, token_id: int) -> str:
+        if token_id == 7:
+            raise InvalidInput("7 is no token")
+        return push(detokenizer, token_id)
+
+    monkeypatch.setattr(Detokenizer, "push", push_all_but_one)
+    async with decoding(artefact, slots=5) as decoder:
+        several = decoder.submit(request(ids(31), 30, n=2))
+        good = decoder.submit(request(ids(3), 30))
+        search = decoder.submit(replace(request(ids(31), 30), beam=Beam(2)))
+        for culprit in (several, search):
+            error = await culprit.error()
+            assert isinstance(error, StepFailed)
+            assert "7" not in str(error)
+        await succeed(good)
+        assert good.tokens() == SCRIPT[2:32]
         await decoder.quiet()
 
 

@@ -14,9 +14,11 @@ from prometheus_client import CollectorRegistry
 
 from server import loading, seq2seq_runner, shared_session
 from server.artefact import ArtefactError, load_artefact
+from server.errors import InputTooLong
 from server.loading import make_models
 from server.metrics import Metrics
 from server.models import Model
+from server.request import EmbedItem
 from server.session import open_session
 from server.shared_session import SharedSession
 from tests.artefacts import decoder_artefact, encoder_artefact, reseal, two_vocabularies_artefact
@@ -24,11 +26,11 @@ from tests.checkpoints import VOCABULARY, target_tokenizer
 from tests.server.test_daemon import SETTINGS
 
 
-async def made(*directories: Path) -> list[Model]:
-    """The models of artefacts, not started."""
+async def made(*directories: Path, **changed: Any) -> list[Model]:
+    """The models of artefacts, not started, with some settings of their own."""
     artefacts = [load_artefact(directory) for directory in directories]
     metrics = Metrics(CollectorRegistry(), [artefact.manifest.name for artefact in artefacts])
-    settings = replace(SETTINGS, cache_bytes=1 << 22, slots=2)
+    settings = replace(SETTINGS, cache_bytes=1 << 22, slots=2, **changed)
     return make_models(artefacts, settings, metrics, asyncio.get_running_loop())
 
 
@@ -46,6 +48,14 @@ async def test_sources_and_targets_have_their_tokenizers() -> None:
     assert decoder.target_tokenizer is decoder.tokenizer
     assert both.tokenizer.vocabulary_size == VOCABULARY
     assert both.target_tokenizer.vocabulary_size == target_tokenizer().get_vocab_size()
+
+
+async def test_what_is_embedded_is_no_longer_than_a_source() -> None:
+    [model] = await made(two_vocabularies_artefact(), max_length=16)
+    assert model.encoder is not None
+    assert model.max_input == 16
+    with pytest.raises(InputTooLong, match="17 tokens; this model takes at most 16"):
+        model.encoder.submit([EmbedItem((5,) * 17)], lambda _: None, None)
 
 
 async def test_both_engines_run_one_encoder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def tokens(*ids: int) -> pb.EmbedInput:
 
 def read(*inputs: pb.EmbedInput, tokenizer: Tokenizer = BRACKETED, **fields: object) -> EmbedWork:
     message = pb.EmbedRequest(inputs=inputs, **fields)  # type: ignore[arg-type]
-    return read_embed_request(message, MANIFEST, tokenizer, MAX_BYTES)
+    return read_embed_request(message, MANIFEST, 8, tokenizer, MAX_BYTES)
 
 
 def test_texts_get_the_special_tokens_and_tokens_do_not() -> None:
@@ -80,7 +80,7 @@ def test_a_named_prompt_is_put_before_texts_only() -> None:
 def test_the_checkpoints_default_prompt_holds_where_none_is_named() -> None:
     manifest = replace(MANIFEST, default_prompt="passage")
     message = pb.EmbedRequest(inputs=[text("x")])
-    work = read_embed_request(message, manifest, BRACKETED, MAX_BYTES)
+    work = read_embed_request(message, manifest, 8, BRACKETED, MAX_BYTES)
     assert work.items[0].ids == tuple(BRACKETED.encode("p: x"))
 
 

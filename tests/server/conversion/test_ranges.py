@@ -28,6 +28,9 @@ def test_nan_is_in_no_range(wanted: Range) -> None:
         (Range(0, 1), 2, "x is 2; it must be from 0 to 1"),
         (Range(0, 1, above=True), 0, "x is 0; it must be above 0 and at most 1"),
         (Range(0, math.inf), -1, "x is -1; it must be at least 0"),
+        (Range(1, 16), 4294967295, "x is 4294967295; it must be from 1 to 16"),
+        (Range(0, 7654321), 7654322, "x is 7654322; it must be from 0 to 7654321"),
+        (Range(-2, 2), 2.5, "x is 2.5; it must be from -2 to 2"),
     ],
 )
 def test_a_value_outside_is_named_with_the_bounds(

@@ -12,9 +12,10 @@ from server.conversion.text_size import check_text_size, most_text_bytes
 from server.errors import InputTooLong
 from server.tokenizer import Tokenizer
 from tests.checkpoints import byte_tokenizer
-from tests.server.manifests import decoder_manifest, encoder_manifest
+from tests.server.manifests import encoder_manifest
 
-MOST = 1 << 16  # of a model of few tokens
+LIMIT = 8  # tokens
+MOST = 1 << 16  # bytes of so few
 
 
 @pytest.fixture
@@ -53,17 +54,15 @@ def test_a_text_to_embed_is_refused_before_any_is_tokenised(untouchable: Tokeniz
     inputs = [embedding_pb2.EmbedInput(text=text) for text in ("fine", "x" * (MOST + 1))]
     message = embedding_pb2.EmbedRequest(inputs=inputs)
     with pytest.raises(InputTooLong, match=r"^inputs\[1\]\.text has"):
-        read_embed_request(message, encoder_manifest(), untouchable, 1 << 20)
+        read_embed_request(message, encoder_manifest(), LIMIT, untouchable, 1 << 20)
 
 
 def test_a_text_to_be_cut_may_have_any_size(tokenizer: Tokenizer) -> None:
     text = "x y " * MOST
     inputs = [embedding_pb2.EmbedInput(text=text)]
     message = embedding_pb2.EmbedRequest(inputs=inputs, truncate=True)
-    manifest = encoder_manifest()
-    limit = manifest.limits.max_input
-    work = read_embed_request(message, manifest, tokenizer, 1 << 20)
-    assert list(work.items[0].ids) == tokenizer.truncate(tokenizer.encode(text), limit)
+    work = read_embed_request(message, encoder_manifest(), LIMIT, tokenizer, 1 << 20)
+    assert list(work.items[0].ids) == tokenizer.truncate(tokenizer.encode(text), LIMIT)
     assert work.truncated == (True,)
 
 
@@ -80,7 +79,7 @@ def test_of_a_text_to_be_cut_little_is_tokenised(
     monkeypatch.setattr(tokenizer, "_encode", counting)
     inputs = [embedding_pb2.EmbedInput(text="x y " * MOST), embedding_pb2.EmbedInput(text="x")]
     message = embedding_pb2.EmbedRequest(inputs=inputs, truncate=True)
-    read_embed_request(message, encoder_manifest(), tokenizer, 1 << 20)
+    read_embed_request(message, encoder_manifest(), LIMIT, tokenizer, 1 << 20)
     assert seen == [MOST, 1]
 
 
@@ -88,11 +87,11 @@ def test_a_text_that_is_one_long_word_cannot_be_cut(tokenizer: Tokenizer) -> Non
     inputs = [embedding_pb2.EmbedInput(text="x" * (MOST + 1))]
     message = embedding_pb2.EmbedRequest(inputs=inputs, truncate=True)
     with pytest.raises(InputTooLong, match=rf"^inputs\[0\]\.text has {MOST + 1} characters"):
-        read_embed_request(message, encoder_manifest(), tokenizer, 1 << 20)
+        read_embed_request(message, encoder_manifest(), LIMIT, tokenizer, 1 << 20)
 
 
 def test_prompts_and_messages_are_refused_by_name(untouchable: Tokenizer) -> None:
-    long = "x" * (2000 * untouchable.longest_token_bytes + MOST)
+    long = "x" * (LIMIT * untouchable.longest_token_bytes + MOST)
     turns = [generation_pb2.ChatMessage(role="user", content=text) for text in ("fine", long)]
     for message, field in (
         (generation_pb2.GenerateRequest(prompt=long), "prompt"),
@@ -102,4 +101,4 @@ def test_prompts_and_messages_are_refused_by_name(untouchable: Tokenizer) -> Non
         ),
     ):
         with pytest.raises(InputTooLong, match=f"^{field} has"):
-            read_prompt(message, decoder_manifest(), untouchable, None)
+            read_prompt(message, LIMIT, untouchable, None)
