@@ -159,6 +159,7 @@ class Daemon:
 
     async def _stop(self, server: grpc.aio.Server) -> None:
         """Ends the server, then the engines; those that hang or still load are left behind."""
+        self._health.end()
         await server.stop(grace=_STATUS_SECONDS)
         self._worker.close()
         engines = [engine for model in self._models for engine in model.engines]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from typing import Any
 
+import grpc
 from grpc_health.v1 import health, health_pb2
 
 from server.metrics import ModelMetrics
@@ -14,6 +17,32 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
+class EndingHealthServicer(health.aio.HealthServicer):  # type: ignore[misc]  # it is untyped
+    """The servicer of grpcio-health-checking, whose watches end before the server does.
+
+    One that is still open when the loop closes is torn down with a traceback in the log.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ended = asyncio.Event()
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802  # as in the protocol
+        """Tells of every change until the server stops."""
+        watching = asyncio.ensure_future(super().Watch(request, context))
+        ending = asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            ending.cancel()
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "the server has stopped")
+
+    def end_watches(self) -> None:
+        """Ends those that are open and those that come."""
+        self._ended.set()
+
+
 class Health:
     """The health of `""`, of each service by its full name, and of each model.
 
@@ -21,7 +50,7 @@ class Health:
     """
 
     def __init__(self, services: Iterable[str]) -> None:
-        self.servicer = health.aio.HealthServicer()
+        self.servicer = EndingHealthServicer()
         self._services = ("", *services)
         self._models: dict[str, ModelMetrics] = {}
 
@@ -48,6 +77,10 @@ class Health:
         for metrics in self._models.values():
             metrics.ready.set(0)
         await self.servicer.enter_graceful_shutdown()
+
+    def end(self) -> None:
+        """Nobody is told anything any more."""
+        self.servicer.end_watches()
 
     async def _set_model(self, model: str, *, serving: bool) -> None:
         self._models[model].ready.set(int(serving))

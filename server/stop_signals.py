@@ -12,6 +12,14 @@ _WATCHED = (signal.SIGTERM, signal.SIGINT)
 Result = TypeVar("Result")
 
 
+def hold_stop_signals() -> None:
+    """Has signals that come from now on wait until `StopSignals` notes them.
+
+    They wait in the kernel, so that they outlast even the process's replacing itself.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+
+
 class Stopped(Exception):
     """A signal has come before something was done."""
 
@@ -30,9 +38,10 @@ class StopSignals:
         self._last: signal.Signals | None = None
 
     def install(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Has the loop note signals from now on."""
+        """Has the loop note signals from now on, and those that were held."""
         for watched in _WATCHED:
             loop.add_signal_handler(watched, self.note, watched)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
 
     def note(self, received: signal.Signals) -> None:
         """A signal has come."""

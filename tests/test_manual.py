@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from prometheus_client import CollectorRegistry
 
-from server.__main__ import main
+from server.command import main
 from server.metrics import CODES, Metrics
 from tests.server.manifests import encoder_manifest
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import grpc
+import pytest
 import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
@@ -96,4 +97,6 @@ async def test_a_model_that_dies_ends_the_server_with_a_failure() -> None:
             engine.alive = False
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
             assert await serving is Exit.FAILED
+            with pytest.raises(grpc.aio.AioRpcError, match="the server has stopped"):
+                await watch.read()
     assert registry.get_sample_value("formerd_ready", {"model": "encoder"}) == 0

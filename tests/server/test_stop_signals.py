@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 
 import pytest
 
-from server.stop_signals import Stopped, StopSignals
+from server.stop_signals import Stopped, StopSignals, hold_stop_signals
 
 
 @pytest.mark.parametrize("received", [signal.SIGTERM, signal.SIGINT])
@@ -58,6 +59,18 @@ async def test_work_is_not_even_begun_after_a_signal() -> None:
     with pytest.raises(Stopped):
         await signals.or_stop(work())
     assert not begun.is_set()
+
+
+async def test_a_signal_that_was_held_is_noted_once_the_loop_watches() -> None:
+    loop, signals = asyncio.get_running_loop(), StopSignals()
+    hold_stop_signals()
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)  # ends this process where it is not held
+    finally:
+        signals.install(loop)
+    await asyncio.wait_for(signals.stop.wait(), 5)
+    for watched in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(watched)
 
 
 async def test_what_work_raises_comes_out() -> None:
