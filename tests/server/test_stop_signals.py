@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 
 import pytest
@@ -65,7 +64,7 @@ async def test_a_signal_that_was_held_is_noted_once_the_loop_watches() -> None:
     loop, signals = asyncio.get_running_loop(), StopSignals()
     hold_stop_signals()
     try:
-        os.kill(os.getpid(), signal.SIGTERM)  # ends this process where it is not held
+        signal.raise_signal(signal.SIGTERM)  # ends this process where it is not held
     finally:
         signals.install(loop)
     await asyncio.wait_for(signals.stop.wait(), 5)
