@@ -17,7 +17,7 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-class EndingHealthServicer(health.aio.HealthServicer):  # type: ignore[misc]  # it is untyped
+class EndingHealthServicer(health.aio.HealthServicer):
     """The servicer of grpcio-health-checking, whose watches end before the server does.
 
     One that is still open when the loop closes is torn down with a traceback in the log.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
-from server.__main__ import main
+from server.command import main
 from server.encoder_runner import EncoderRunner
 from server.encoder_worker import EncoderWorker
 

@@ -16,7 +16,7 @@ CHECK = ("-m", "server", "--check")
 WITHOUT_LIBRARIES = """
 import sys, onnxruntime
 onnxruntime.preload_dlls = lambda **options: None
-from server.__main__ import main
+from server.command import main
 main(["--check", sys.argv[1]])
 """
 

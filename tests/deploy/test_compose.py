@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from export.commands.building import command as build_command
-from server.__main__ import main
+from server.command import main
 from tests.deploy.dashboard import DASHBOARD, load_dashboard
 from tests.deploy.dockerfile import DOCKERFILE, ROOT, load_dockerfile
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from client.__main__ import cli
-from server.__main__ import main
+from server.command import main
 from server.options import ENVIRONMENT_PREFIX
 from tests.deploy.dockerfile import DOCKERFILE, ROOT, load_dockerfile
 from tests.deploy.extras import closure

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from server.__main__ import main
+from server.command import main
 from tests.deploy.dockerfile import ROOT, load_dockerfile
 
 IMAGES = load_dockerfile()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server import decoder_engine, encoder_engine
-from server.__main__ import main
+from server.command import main
 from server.decoder_runner import DecoderRunner
 from server.encoder_runner import EncoderRunner
 from server.runner import Logits

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import structlog
 
-from server.__main__ import main
+from server.command import main
 
 EVENT = "a callback took long"
 _SLOW_SECONDS = 0.1
