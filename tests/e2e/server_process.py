@@ -114,7 +114,7 @@ class ServerProcess:
                 snapshot.total("formerd_slots", {"state": "used"}),
             )
             if not any(busy):
-                return snapshot
+                return self.metrics()  # of one moment: series are read one after the other
             assert time.monotonic() < deadline, f"in flight, waiting, slots: {busy}\n{self.log()}"
             time.sleep(0.02)
 

@@ -326,7 +326,7 @@ FAULTS = {
     "no unit length in the manifest": Fault("encoder", "embeddings", edit=_pooled(normalize=False)),
     "another width in the manifest": Fault("encoder", "content", edit=_pooled(dimensions=32)),
     "another end id in the manifest": Fault("decoder", "content", edit=_other_end),
-    "a limit beyond the model's": Fault("decoder", "content", edit=_longer_limit),
+    "a limit beyond the model's": Fault("decoder", "structure", edit=_longer_limit),
     "the source's keys of two layers swapped": Fault(
         "encoder-decoder", "weights", _swap_source_keys
     ),
